@@ -1,0 +1,1 @@
+"""Everything about boxes; knows no screen. The one door is :mod:`backends.engine`."""

@@ -1,0 +1,145 @@
+"""Where a box lies on disk: ``$XDG_STATE_HOME/cloche/<repository key>/<box>/``.
+
+Every other module asks here for a path, so that the layout is in one place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from backends.errors import Refused
+
+
+class BoxPaths(NamedTuple):
+    """The files and folders of one box; ``root`` is 0700 and belongs to the user who made the box."""
+
+    root: Path
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+    @property
+    def repository_key(self) -> str:
+        return self.root.parent.name
+
+    @property
+    def key(self) -> str:
+        return f"{self.root.parent.name}/{self.root.name}"
+
+    @property
+    def manifest(self) -> Path:
+        return self.root / "manifest.json"
+
+    @property
+    def policy(self) -> Path:
+        """The resolved policy as canonical JSON; its SHA-256 is the digest."""
+        return self.root / "policy.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.jsonl"
+
+    @property
+    def receipts(self) -> Path:
+        return self.root / "receipts"
+
+    @property
+    def tree(self) -> Path:
+        """The working files, hostile once the box ran. ``.git`` in it is an inert, empty folder."""
+        return self.root / "tree"
+
+    @property
+    def repo(self) -> Path:
+        """The box's private git directory, mounted as ``.git`` only inside."""
+        return self.root / "repo"
+
+    @property
+    def quarantine(self) -> Path:
+        """The host-owned bare repository that snapshots are read into."""
+        return self.root / "git"
+
+    @property
+    def home(self) -> Path:
+        return self.root / "home"
+
+    @property
+    def mount(self) -> Path:
+        """An empty folder: the mount point on which a launch builds the box's root."""
+        return self.root / "mount"
+
+    @property
+    def lock(self) -> Path:
+        """Held with flock(2) by the live keeper, or by a verb that changes an idle box."""
+        return self.root / "lock"
+
+    @property
+    def live(self) -> Path:
+        """Written by the keeper: its own and init's pid and start time, socket path, proofs, enforcement."""
+        return self.root / "live.json"
+
+    @property
+    def keeper_log(self) -> Path:
+        return self.root / "keeper.log"
+
+    @property
+    def tmp(self) -> Path:
+        return self.root / "tmp"
+
+
+def state_dir() -> Path:
+    """``$XDG_STATE_HOME/cloche`` (XDG Base Directory Specification), not created here."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    return root / "cloche"
+
+
+def config_dir() -> Path:
+    """``$XDG_CONFIG_HOME/cloche``, not created here."""
+    base = os.environ.get("XDG_CONFIG_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".config"
+    return root / "cloche"
+
+
+def cache_dir() -> Path:
+    """``$XDG_CACHE_HOME/cloche``: packs and checkouts that can be made again, not created here."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return root / "cloche"
+
+
+def runtime_dir() -> Path:
+    """The 0700 folder of keeper sockets, made if missing.
+
+    ``$XDG_RUNTIME_DIR/cloche``, or ``/tmp/cloche-<uid>`` where no session manager made one. Refused unless
+    it is a real folder that belongs to us and nobody else can enter: whoever owns it could pose as a keeper.
+    """
+    base = os.environ.get("XDG_RUNTIME_DIR", "")
+    path = Path(base) / "cloche" if base.startswith("/") and Path(base).is_dir() else Path(f"/tmp/cloche-{os.geteuid()}")  # noqa: S108
+    path.mkdir(mode=0o700, exist_ok=True)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise Refused(
+            f"the socket folder {path} cannot be trusted",
+            "it is not a folder of mode 0700 that belongs to you",
+            f"remove it or set XDG_RUNTIME_DIR, then run the command again: rm -rf {path}",
+            code="runtime-dir",
+        )
+    return path
+
+
+def socket_path(paths: BoxPaths) -> Path:
+    """The keeper's socket; named by a hash, because a socket's path holds 107 bytes at most (unix(7))."""
+    return runtime_dir() / (hashlib.sha256(os.fsencode(paths.root)).hexdigest()[:20] + ".sock")
+
+
+def repository_key(git_common_dir: Path) -> str:
+    """The folder name for a repository's boxes: its readable name and a hash of where it lies."""
+    real = git_common_dir.resolve()
+    name = real.parent.name if real.name == ".git" else real.name.removesuffix(".git")
+    readable = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name).strip(".-")[:32]
+    return f"{readable or 'repository'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:10]}"

@@ -1,0 +1,59 @@
+"""The resolved policy of one box: frozen at creation, named by its digest.
+
+Field names are the keys of ``policy.json``; the schema of what a person writes is in
+:mod:`backends.policy.schema`. Sizes are bytes, times are seconds; ``None`` means no limit was asked for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+POLICY_VERSION = 1
+TIERS = ("workspace", "process", "supervised", "container", "microvm")
+
+
+class FsPolicy(NamedTuple):
+    read: tuple[str, ...]  # host paths granted read and execute; ~ already expanded, absolute
+    write: tuple[str, ...]  # host paths granted read and write, beside the tree, home and temporary folders
+    deny: tuple[str, ...]  # host paths masked although a grant above covers them
+
+
+class NetPolicy(NamedTuple):
+    mode: str  # deny, host, allow (allow: only the egress list, from the supervised tier on)
+    egress: tuple[str, ...]
+    loopback: bool
+    unix: bool
+
+
+class EnvPolicy(NamedTuple):
+    passed: tuple[str, ...]  # names copied from the caller's environment
+    set: tuple[tuple[str, str], ...]
+
+
+class Resources(NamedTuple):
+    mem: int | None
+    procs: int | None
+    wall: int | None  # of one session
+    cpu: int | None  # CPU seconds of one process (RLIMIT_CPU)
+    file_size: int | None
+    files: int  # open files of one process
+    tmp: int  # size of the private /tmp
+    shm: int  # size of the private /dev/shm
+    disk: int | None  # growth of tree and home together
+
+
+class Policy(NamedTuple):
+    version: int
+    profile: str
+    tier: str
+    tree: str  # checkout, overlay, auto
+    history: str  # full: the box's repository holds what the base reaches; none: the base's tree only
+    observe: str  # none, writes, all: which refusals on paths are counted
+    debug: bool  # permits ptrace within the box
+    fs: FsPolicy
+    net: NetPolicy
+    env: EnvPolicy
+    resources: Resources
+    image: str
+    services: tuple[tuple[str, str], ...]
+    secrets: tuple[str, ...]

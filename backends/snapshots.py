@@ -1,0 +1,220 @@
+"""The frozen values that the engine shows to anybody: front ends, widgets, JSON.
+
+Named tuples rather than dataclasses, because this module is on the path of every command and the import of
+``dataclasses`` costs a third of a short command's time. Times are seconds since the epoch, sizes are bytes,
+texts that came out of a box are raw (``surrogateescape``): whoever draws them escapes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class ProcessId(NamedTuple):
+    """A process by identity: a pid alone may be reused, pid and start time together are not."""
+
+    pid: int  # as the host sees it
+    start: int  # clock ticks after boot, field 22 of proc_pid_stat(5)
+
+
+class ProcessRow(NamedTuple):
+    """One process of a box's tree, rows in depth-first order of the tree."""
+
+    ident: ProcessId
+    parent: ProcessId | None
+    depth: int
+    state: str  # the letter of proc_pid_stat(5) field 3
+    cpu: float  # percent of one core since the scan before; 0.0 in a first scan
+    rss: int
+    age: float  # seconds
+    name: str
+    command: str  # argv joined by spaces, or [name] for a process without
+    session: int | None
+
+
+class DenialRow(NamedTuple):
+    """Refusals of one kind on one object, collapsed: ``count`` of them between ``first`` and ``last``."""
+
+    kind: str  # fs-read, fs-write, exec, net, dns, socket, syscall, limit, gate
+    object: str
+    rule: str
+    lane: str  # kernel, keeper, proxy, gate, box
+    enforced_by: str
+    pid: int  # of the latest, host's view; 0 when not known
+    command: str  # of the latest
+    count: int
+    first: float
+    last: float
+
+
+class NotObserved(NamedTuple):
+    """A kind of denial that this box's tier cannot see, and why; never shown as zero."""
+
+    kind: str
+    reason: str
+
+
+class Tally(NamedTuple):
+    """A projection of the journal: the same numbers on screen, in reports and in JSON."""
+
+    rows: tuple[DenialRow, ...]
+    total: int
+    others: int  # refusals counted without a row of their own, after the table was full
+    not_observed: tuple[NotObserved, ...]
+
+
+class DiffStat(NamedTuple):
+    files: int
+    added: int
+    deleted: int
+
+
+class FileChange(NamedTuple):
+    """One file of a diff between two tree objects. Paths are bytes: names need not be UTF-8."""
+
+    path: bytes
+    old_path: bytes | None  # set for renames
+    status: str  # A, M, D, R, T as in git-diff-tree(1)
+    old_mode: int
+    new_mode: int
+    old_oid: str
+    new_oid: str
+    added: int | None  # None: binary
+    deleted: int | None
+
+
+class Diff(NamedTuple):
+    """Changes between a base and a tree, with the patch text as git prints it (bytes, ``--binary``)."""
+
+    base: str  # commit id
+    tree: str  # tree id
+    changes: tuple[FileChange, ...]
+    patch: bytes
+    skipped: tuple[tuple[bytes, str], ...]  # paths that could not be read, with the reason
+
+
+class SessionRow(NamedTuple):
+    """One command that was started in a box."""
+
+    id: int
+    argv: tuple[str, ...]  # redacted
+    pty: bool
+    state: str  # running, exited
+    started: float
+    ended: float | None
+    exit: int | None  # exit code, 128 + signal, 124 on the wall limit
+    cpu: float | None  # seconds of user and system time
+    peak_rss: int | None
+    process: ProcessId | None
+
+
+class Enforcement(NamedTuple):
+    """What became of one requested value. ``enforced`` and ``missing`` are words to show, "" when none."""
+
+    key: str
+    requested: str
+    enforced: str
+    missing: str
+    mechanism: str
+    proof: str
+
+
+class Claim(NamedTuple):
+    """One sentence that a tier promises, with the action that was run for it."""
+
+    id: str
+    text: str
+    result: str  # proved, failed, not run
+    evidence: str
+    duration: float  # seconds
+
+
+class CheckRow(NamedTuple):
+    """One check of the gate. ``refuse`` cannot be overridden."""
+
+    id: str
+    verdict: str  # pass, warn, refuse
+    reason: str
+    path: bytes | None
+
+
+class SnapshotInfo(NamedTuple):
+    """A frozen state of a box: a tree object in its quarantine, and the base it is compared with."""
+
+    id: str  # tree id
+    base: str
+    base_tree: str
+    created: float
+    stat: DiffStat
+
+
+class JournalRecord(NamedTuple):
+    seq: int
+    time: float
+    kind: str
+    data: Mapping[str, object]
+    hash: str
+
+
+class BoxRow(NamedTuple):
+    """A box in a list: cheap to make, no question asked of a slow keeper beyond its time limit."""
+
+    key: str  # <repository key>/<name>, unique on this host
+    name: str
+    repository: str  # path of the source repository, "" for a detached box
+    tier: str
+    profile: str
+    state: str  # created, running, idle, proposed, applied, aborted
+    live: str  # "live", "slow" (keeper did not answer in time), "lost" (keeper died), "" (costs only disk)
+    base: str
+    base_ref: str  # branch that the base was taken from, "" when detached
+    drift: int | None  # commits that the branch gained since; None when it cannot be told
+    created: float
+    purpose: str
+    expires: float | None
+    needs: str  # why this box needs a person, "" when it does not
+    processes: int
+    cpu: float
+    rss: int
+    denied: int
+    stat: DiffStat | None
+    last_line: str
+    unconfined: bool
+
+
+class BoxView(NamedTuple):
+    """All that a pane or the box screen shows of one box at one moment."""
+
+    row: BoxRow
+    processes: tuple[ProcessRow, ...]
+    tally: Tally
+    sessions: tuple[SessionRow, ...]
+    output: bytes  # the tail of what the sessions printed, raw
+
+
+class BoxStatus(NamedTuple):
+    """What a box actually received, value by value."""
+
+    row: BoxRow
+    policy_digest: str
+    launch_host: str
+    tree_provider: str
+    enforcement: tuple[Enforcement, ...]
+    claims: tuple[Claim, ...]
+    answers: tuple[tuple[str, str], ...]  # the five questions and what holds for this box
+    snapshot: SnapshotInfo | None
+
+
+class ReviewView(NamedTuple):
+    """What the gate screen shows for one proposed snapshot."""
+
+    row: BoxRow
+    snapshot: SnapshotInfo
+    policy_digest: str
+    diff: Diff
+    checks: tuple[CheckRow, ...]
+    tally: Tally
+    sessions: tuple[SessionRow, ...]
+    branch: str
+    branch_tip: str  # "" when the branch is gone

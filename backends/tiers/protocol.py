@@ -1,0 +1,68 @@
+"""What every tier is to the keeper: it refuses what it cannot enforce, then launches one box.
+
+A tier is one module under :mod:`backends.tiers` with an object of this protocol; the table in
+:mod:`backends.tiers` maps names to modules. Nothing else in the engine knows a tier by name.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import NamedTuple, Protocol
+
+from backends.boxes.layout import BoxPaths
+from backends.policy.model import Policy
+from backends.snapshots import Enforcement, NotObserved, ProcessId
+
+
+class Refusal(NamedTuple):
+    """Why a tier cannot take a policy on this host: the key or requirement, the cause, the remedy."""
+
+    key: str
+    why: str
+    remedy: str
+
+
+class LaunchSpec(NamedTuple):
+    """All that a launch needs; resolved and frozen before."""
+
+    paths: BoxPaths
+    policy: Policy
+    box_name: str
+    payload_uid: int  # host uid that the box's processes run as; the user's own unless root started it
+    payload_gid: int
+    detached: bool  # no source repository
+
+
+class LiveBox(NamedTuple):
+    """A box whose init is up and confined, waiting for spawn requests.
+
+    Whoever holds ``death`` keeps the box alive: when its last copy closes, init ends the whole tree.
+    """
+
+    init: ProcessId  # host's view
+    pidfd: int
+    control: socket.socket  # SOCK_SEQPACKET to init, see backends/keeper/init_protocol.py
+    notify: int | None  # seccomp user-notification descriptor, None where the tier has no gate
+    death: int  # write end of the death pipe
+    enforcement: tuple[Enforcement, ...]
+    not_observed: tuple[NotObserved, ...]
+    cgroups: tuple[str, ...]  # folders to remove when the box has ended
+    inside_tree: str  # the tree's path as seen inside
+    inside_home: str
+
+
+class Tier(Protocol):
+    """One way to enforce a boundary."""
+
+    name: str
+    confined: bool  # False only for workspace: nothing binds the process
+    promise: str  # what becomes true, one sentence
+    stays_false: str
+
+    def refusals(self, policy: Policy) -> tuple[Refusal, ...]:
+        """Every key or host requirement that keeps this tier from enforcing ``policy``; empty: it can."""
+        ...
+
+    def launch(self, spec: LaunchSpec) -> LiveBox:
+        """Build the boundary and start init in it. Any failure ends the launch (raises ``Refused``)."""
+        ...

@@ -43,7 +43,7 @@ class DenialRow(NamedTuple):
     enforced_by: str
     pid: int  # of the latest, host's view; 0 when not known
     command: str  # of the latest
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody asks of a row
     first: float
     last: float
 
@@ -218,3 +218,40 @@ class ReviewView(NamedTuple):
     sessions: tuple[SessionRow, ...]
     branch: str
     branch_tip: str  # "" when the branch is gone
+
+
+class ExportOutcome(NamedTuple):
+    """What ``export`` wrote."""
+
+    out: str  # the folder, absolute
+    files: tuple[str, ...]  # names in it
+    snapshot: SnapshotInfo
+
+
+class ApplyOutcome(NamedTuple):
+    """What ``apply`` did to the parent branch; ``old`` and ``new`` are its tip before and after."""
+
+    branch: str
+    old: str
+    new: str
+    mode: str  # fast-forward, merge, squash
+    who: str
+
+
+class Finding(NamedTuple):
+    """One row of a check that a person asked for (doctor, verify, policy check)."""
+
+    id: str
+    verdict: str  # ok, warn, fail
+    text: str
+    evidence: str
+    remedy: str  # "" when nothing is to be done
+
+
+class RemovalOutcome(NamedTuple):
+    """What became of one box that ``rm`` or ``gc`` was asked to remove; ``error`` is None when it is gone."""
+
+    box: str
+    removed: bool
+    detail: str
+    error: dict[str, str | int] | None

@@ -119,7 +119,9 @@ def runtime_dir() -> Path:
     it is a real folder that belongs to us and nobody else can enter: whoever owns it could pose as a keeper.
     """
     base = os.environ.get("XDG_RUNTIME_DIR", "")
-    path = Path(base) / "cloche" if base.startswith("/") and Path(base).is_dir() else Path(f"/tmp/cloche-{os.geteuid()}")  # noqa: S108
+    session = Path(base) if base.startswith("/") else None
+    fallback = Path(f"/tmp/cloche-{os.geteuid()}")  # noqa: S108 (ownership and mode are checked below)
+    path = session / "cloche" if session and session.is_dir() else fallback
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
@@ -141,5 +143,7 @@ def repository_key(git_common_dir: Path) -> str:
     """The folder name for a repository's boxes: its readable name and a hash of where it lies."""
     real = git_common_dir.resolve()
     name = real.parent.name if real.name == ".git" else real.name.removesuffix(".git")
-    readable = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name).strip(".-")[:32]
+    readable = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name).strip(".-")[
+        :32
+    ]
     return f"{readable or 'repository'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:10]}"

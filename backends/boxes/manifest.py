@@ -1,0 +1,125 @@
+"""``manifest.json``: what a box is, written by whoever holds the box's lock.
+
+While a keeper lives it holds the lock and is the only writer; otherwise the verb that took the lock is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backends.boxes.layout import BoxPaths
+from backends.errors import NoSuchBox, Refused
+
+VERSION = 1
+
+
+class Manifest(NamedTuple):
+    """The facts of one box. Fields are the keys of ``manifest.json``, which adds ``version``."""
+
+    name: str
+    repository: str  # work tree of the source repository, "" for a detached box
+    git_dir: str  # its common git directory, "" for a detached box
+    repository_key: str
+    tier: str
+    profile: str
+    state: str
+    base: str  # commit id
+    base_tree: str
+    base_ref: str  # branch that the base was taken from, "" when detached
+    created: float
+    policy_digest: str
+    payload_uid: int
+    payload_gid: int
+    purpose: str = ""
+    expires: float | None = None
+    tree_provider: str = "checkout"
+    detached: bool = False
+    snapshot: dict[str, Any] | None = None  # id, base, base_tree, created, stat [files, added, deleted]
+    applied: dict[str, Any] | None = None  # branch, old, new, mode, who, time
+    generation: int = 1
+    journal: dict[str, Any] | None = None  # count, head: the anchor outside the journal (rule S19)
+    commit: str = ""  # the commit that apply made
+
+
+_REQUIRED = tuple(f for f in Manifest._fields if f not in Manifest._field_defaults)
+
+
+def _damaged(paths: BoxPaths, why: str) -> Refused:
+    return Refused(
+        f"the manifest of box {paths.name} cannot be used",
+        why,
+        f"cloche doctor {paths.name}, or remove the box: cloche rm --force {paths.name}",
+        code="manifest",
+    )
+
+
+def parse(paths: BoxPaths, data: bytes) -> Manifest:
+    """The manifest in ``data``; ``Refused`` for another version, a missing key or a value of another type."""
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise _damaged(paths, f"it is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise _damaged(paths, "it is not a JSON object")
+    if value.get("version") != VERSION:
+        raise _damaged(
+            paths, f"it has version {value.get('version')!r} and this Cloche reads version {VERSION}"
+        )
+    missing = [key for key in _REQUIRED if key not in value]
+    if missing:
+        raise _damaged(paths, f"the key {missing[0]!r} is missing")
+    for key in _REQUIRED:
+        expected = {"created": (int, float), "payload_uid": (int,), "payload_gid": (int,)}.get(key, (str,))
+        if not isinstance(value[key], expected) or isinstance(value[key], bool):
+            raise _damaged(paths, f"the key {key!r} has a value of the wrong type")
+    return Manifest(**{key: value[key] for key in Manifest._fields if key in value})
+
+
+def load(paths: BoxPaths) -> Manifest:
+    """Read the manifest; ``NoSuchBox`` when there is none, ``Refused`` when it is damaged."""
+    try:
+        with open(paths.manifest, "rb") as file:
+            data = file.read()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NoSuchBox(
+            f"there is no box {paths.name}",
+            f"{paths.root} holds no manifest",
+            "cloche ls",
+            code="no-such-box",
+        ) from error
+    return parse(paths, data)
+
+
+def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write ``data`` so that a crash leaves the old file or the new one: temp, fsync, rename, fsync.
+
+    The temporary name is fixed, so that a crash leaves at most one of it: writers hold the box's lock.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.fsync(fd)
+    except BaseException:
+        temporary.unlink()
+        raise
+    finally:
+        os.close(fd)
+    temporary.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def save(paths: BoxPaths, manifest: Manifest) -> None:
+    """Replace the manifest. The caller holds the box's lock."""
+    value = {"version": VERSION, **manifest._asdict()}
+    text = json.dumps(value, indent=1, sort_keys=True) + "\n"
+    write_atomically(paths.manifest, text.encode())

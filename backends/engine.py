@@ -1,0 +1,320 @@
+"""The one door: every verb of the command line and every action of the workbench goes through here.
+
+All calls are synchronous and may come from any thread; none draws, prints or asks. What a verb does is in
+:mod:`backends.verbs`, imported when it is first used, because ``import backends.engine`` is on the path of
+every command. A box is named by ``ref``: its name, or ``<repository key>/<name>``.
+
+Every call may raise a :class:`backends.errors.ClocheError`; ``NoSuchBox`` and an ambiguous name
+(``UsageError``) are common to all that take a ``ref`` and are not repeated below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backends.boxes import store
+from backends.boxes.layout import BoxPaths
+from backends.verbs.values import NewBox, RunResult, SessionHandle, Streams, Terminal
+
+if TYPE_CHECKING:
+    from backends.boxes.repository import Place
+    from backends.snapshots import (
+        ApplyOutcome,
+        BoxRow,
+        BoxStatus,
+        BoxView,
+        Claim,
+        Diff,
+        ExportOutcome,
+        Finding,
+        JournalRecord,
+        ProcessId,
+        ProcessRow,
+        RemovalOutcome,
+        ReviewView,
+        SessionRow,
+        SnapshotInfo,
+        Tally,
+    )
+    from backends.verbs.listing import Lister
+
+__all__ = ["Engine", "NewBox", "RunResult", "SessionHandle", "Streams", "Terminal"]
+
+
+class Engine:
+    """The engine as seen from one folder, which decides the repository that bare names belong to."""
+
+    def __init__(self, cwd: Path | None = None) -> None:
+        self.cwd = (cwd or Path.cwd()).absolute()
+        self._place: Place | None = None
+        self._located = False
+        self._lister: Lister | None = None
+
+    # ---------------------------------------------------------------- where
+
+    @property
+    def place(self) -> Place | None:
+        """The repository that ``cwd`` lies in, None outside any."""
+        if not self._located:
+            from backends.boxes.repository import locate
+
+            self._place = locate(self.cwd)
+            self._located = True
+        return self._place
+
+    @property
+    def repository_key(self) -> str | None:
+        """The key under which this repository's boxes lie, None outside any repository."""
+        return self.place.key if self.place else None
+
+    def find(self, ref: str) -> BoxPaths:
+        """Where the box lies on disk."""
+        return store.find(ref, self.repository_key if "/" not in ref else None)
+
+    # ---------------------------------------------------------------- see
+
+    def _list(self) -> Lister:
+        if self._lister is None:
+            from backends.verbs.listing import Lister
+
+            self._lister = Lister()
+        return self._lister
+
+    def boxes(self, everywhere: bool = False) -> tuple[BoxRow, ...]:
+        """The boxes of this repository (outside any, or with ``everywhere``: of all), by age.
+
+        Keepers are asked in parallel and given at most 0.4 s: a slow one shows as such and delays no other.
+        """
+        return self._list().rows(None if everywhere else self.repository_key)
+
+    def view(self, ref: str, lines: int = 200) -> BoxView:
+        """Everything a pane shows; ``lines`` bounds the tail of output. CPU is since the view before."""
+        return self._list().view(self.find(ref), lines)
+
+    def status(self, ref: str) -> BoxStatus:
+        """What the box received: each value as requested, enforced, missing, by what, on what proof."""
+        from backends.verbs import status
+
+        paths = self.find(ref)
+        return status.status(paths, self._list().row(paths))
+
+    def processes(self, ref: str) -> tuple[ProcessRow, ...]:
+        """The whole process tree, depth first; empty for a box that is not live."""
+        return self._list().processes(self.find(ref))
+
+    def tally(self, ref: str) -> Tally:
+        """Denials, projected from the journal."""
+        from backends.verbs import records
+
+        return records.tally(self.find(ref))
+
+    def journal(self, ref: str) -> Iterator[JournalRecord]:
+        """The records of the box so far, oldest first."""
+        from backends.verbs import records
+
+        return records.read(self.find(ref))
+
+    def follow(self, ref: str, stop: Callable[[], bool] | None = None) -> Iterator[JournalRecord]:
+        """New records as they are written, until the box is removed or ``stop`` (asked 5 times a second)."""
+        from backends.verbs import records
+
+        return records.follow(self.find(ref), stop)
+
+    def sessions(self, ref: str) -> tuple[SessionRow, ...]:
+        """Every session the journal knows, oldest first."""
+        from backends.verbs import records
+
+        return records.sessions(self.find(ref))
+
+    def output(self, ref: str, session: int | None = None, limit: int = 65536) -> bytes:
+        """The tail of what one session, or all, printed, raw; b"" for a box that is not live."""
+        from backends.verbs import sessions
+
+        return sessions.output(self.find(ref), session, limit)
+
+    def snapshot_diff(self, ref: str) -> Diff:
+        """What the box changed so far against its base: a snapshot of this moment, not a proposal."""
+        from backends.verbs import proposal
+
+        diff = proposal.live_diff(self.find(ref))
+        self._list().remember(self.find(ref), diff)
+        return diff
+
+    # ---------------------------------------------------------------- make and use
+
+    def create(self, request: NewBox) -> BoxRow:
+        """Make a box: base pinned, policy resolved, digested and written before anything writable exists.
+
+        ``Refused``: unborn HEAD, a tier that cannot be had, a key that the tier cannot enforce. ``Busy``: the
+        name is taken. ``UsageError``: name, revision, profile. A failure at any step leaves nothing behind.
+        """
+        from backends.verbs import create
+
+        return self._list().row(create.create(request, self.cwd))
+
+    def run(
+        self,
+        ref: str,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        streams: Streams = Streams(),  # noqa: B008 (a frozen value)
+        on_session: Callable[[SessionHandle], None] | None = None,
+        cwd: str = "",
+    ) -> RunResult:
+        """Run a command in the box, starting its keeper when needed, and wait for it.
+
+        ``env`` is the caller's environment (default: this process's); the policy's pass-list decides what of
+        it arrives. ``cwd`` is relative to the tree. The command goes on if the caller dies.
+        """
+        from backends.verbs import sessions
+
+        return sessions.run(self.find(ref), list(argv), env, streams, on_session, cwd)
+
+    def open_shell(
+        self,
+        ref: str,
+        argv: Sequence[str] = (),
+        rows: int = 24,
+        cols: int = 80,
+        env: Mapping[str, str] | None = None,
+    ) -> Terminal:
+        """Open a session on a pseudo-terminal of its own; no ``argv`` means the box's shell."""
+        from backends.verbs import sessions
+
+        return sessions.shell(self.find(ref), list(argv), rows, cols, env)
+
+    def attach(self, ref: str, session: int | None = None, rows: int = 24, cols: int = 80) -> Terminal:
+        """Attach to a live pty session (default: the newest): its last screen first, then live."""
+        from backends.verbs import sessions
+
+        return sessions.attach(self.find(ref), session, rows, cols)
+
+    def kill(self, ref: str, process: ProcessId, signal: int) -> None:
+        """Signal one process of the box by identity; ``NoSuchBox`` code "no-such-process" when it is gone."""
+        from backends.verbs import sessions
+
+        sessions.kill(self.find(ref), process, signal)
+
+    def stop(self, ref: str) -> bool:
+        """End every process of the box; returns after none survives. False when it was not live."""
+        from backends.verbs import sessions
+
+        return sessions.stop(self.find(ref))
+
+    # ---------------------------------------------------------------- gate
+
+    def propose(self, ref: str) -> SnapshotInfo:
+        """Freeze what the box holds as its proposal. ``Busy`` while processes run."""
+        from backends.verbs import proposal
+
+        return proposal.propose(self.find(ref))
+
+    def review(self, ref: str) -> ReviewView:
+        """The proposal beside its evidence and the checks of the gate."""
+        from backends.verbs import proposal
+
+        paths = self.find(ref)
+        return proposal.review(paths, self._list().row(paths))
+
+    def export(self, ref: str, out: Path, force: bool = False) -> ExportOutcome:
+        """Write ``patch.diff``, ``report.md`` and ``receipt.json`` of the proposal into ``out``.
+
+        ``Refused`` when a check of the gate refuses, or ``out`` holds anything and ``force`` is not given.
+        """
+        from backends.verbs import outcome
+
+        return outcome.export(self.find(ref), self.cwd / out, force)
+
+    def apply(
+        self, ref: str, *, squash: bool = False, as_name: str | None = None, expect: str | None = None
+    ) -> ApplyOutcome:
+        """Carry the proposed snapshot onto the branch it came from; compare-and-swap on its tip.
+
+        ``as_name`` names a script and is journalled as such; None means that a person confirmed it.
+        ``expect`` is the snapshot id that was reviewed: another one is refused. ``Refused`` for a caller
+        that runs inside a box, ``Busy`` for a conflict or a dirty tree: nothing is changed then.
+        """
+        from backends.verbs import outcome
+
+        return outcome.apply(self.find(ref), squash=squash, as_name=as_name, expect=expect)
+
+    def verify(self, folder: Path) -> tuple[Finding, ...]:
+        """Check an exported folder again: hashes, and the chain of its receipt."""
+        from backends.verbs import outcome
+
+        return outcome.verify(self.cwd / folder)
+
+    def reopen(self, ref: str) -> None:
+        """Take a proposal back: proposed becomes idle."""
+        from backends.verbs import proposal
+
+        proposal.reopen(self.find(ref))
+
+    # ---------------------------------------------------------------- end
+
+    def abort(self, ref: str, why: str = "") -> None:
+        """Give the box up: end its processes, keep its evidence until it is removed."""
+        from backends.verbs import removal
+
+        removal.abort(self.find(ref), why)
+
+    def remove(self, ref: str, force: bool = False) -> None:
+        """Delete the box. ``Busy`` while it is live; ``force`` ends it first, but never overrides the lock
+        of another operation."""
+        from backends.verbs import removal
+
+        removal.remove(self.find(ref), force)
+
+    def remove_many(self, refs: Sequence[str], force: bool = False) -> tuple[RemovalOutcome, ...]:
+        """``remove`` each, going on after one fails."""
+        from backends.verbs import removal
+
+        return removal.remove_many(refs, self.find, force)
+
+    def gc(self, everywhere: bool = True) -> tuple[RemovalOutcome, ...]:
+        """Remove applied and aborted boxes, and what a killed ``new`` left behind; nothing else."""
+        from backends.verbs import removal
+
+        return removal.collect(None if everywhere else self.repository_key)
+
+    # ---------------------------------------------------------------- policy and host
+
+    def policy_check(self, path: Path | None = None) -> tuple[Finding, ...]:
+        """Check ``cloche.toml`` and the user's configuration against the schema."""
+        from backends.verbs import policies
+
+        return policies.check(self.cwd, path)
+
+    def policy_show(self, ref: str | None = None, profile: str = "default") -> str:
+        """The policy of a box, or the one a profile would give here, as canonical JSON."""
+        from backends.verbs import policies
+
+        return policies.show(self.find(ref) if ref else None, self.cwd, profile)
+
+    def policy_explain(
+        self, ref: str | None = None, profile: str = "default"
+    ) -> tuple[tuple[str, str, str], ...]:
+        """Each key with its value and the file and line (or built-in profile) that it came from."""
+        from backends.verbs import policies
+
+        return policies.explain(self.find(ref) if ref else None, self.cwd, profile)
+
+    def policy_digest(self, ref: str | None = None, profile: str = "default") -> str:
+        """SHA-256 of the policy's canonical JSON, in hexadecimal."""
+        from backends.verbs import policies
+
+        return policies.digest(self.find(ref) if ref else None, self.cwd, profile)
+
+    def probe(self) -> tuple[Claim, ...]:
+        """What this host can enforce: each tier and mechanism with the action that was just run for it."""
+        from backends.verbs import host
+
+        return host.probe()
+
+    def doctor(self, ref: str | None = None) -> tuple[Finding, ...]:
+        """Whether the host, and the box if one is named, still keep their promises."""
+        from backends.verbs import host
+
+        return host.doctor(self.find(ref) if ref else None, self.repository_key)

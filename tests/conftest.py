@@ -1,0 +1,153 @@
+"""Every test gets folders of its own, and a test that leaves a box behind has failed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests import support
+
+NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
+REAL_ROOMS = {"boundary", "boxes", "cli", "keeper", "kernel", "trees"}
+# A role that this run does not have is met by the other run of `make test`, which has it.
+OTHER_ROLE = (
+    ("needs root", "as root")
+    if os.geteuid() != 0
+    else ("needs an unprivileged user", "as an unprivileged user")
+)
+
+
+class Home(NamedTuple):
+    """The folders of one test; short paths, because a socket's holds 107 bytes at most (unix(7))."""
+
+    root: Path
+    state: Path
+    config: Path
+    cache: Path
+    runtime: Path
+    home: Path
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the rooms that meet the real kernel: they run again as an unprivileged user."""
+    tests = support.ROOT / "tests"
+    for item in items:
+        if item.path.is_relative_to(tests) and item.path.relative_to(tests).parts[0] in REAL_ROOMS:
+            item.add_marker("real")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """With CLOCHE_NO_SKIP=1 a skipped test fails: a boundary that was not tried is not a boundary."""
+    report = yield
+    if NO_SKIP and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not any(words in reason for words in OTHER_ROLE):
+            report.outcome = "failed"
+            report.longrepr = f"no test may be skipped in this run: {item.nodeid}: {reason}"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """Own XDG folders and HOME; afterwards whatever still lives in them is ended and noted as a leftover."""
+    root = Path(tempfile.mkdtemp(prefix="cl-", dir="/tmp"))
+    made = Home(root, root / "s", root / "c", root / "k", root / "r", root / "h")
+    for path in made[1:]:
+        path.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_STATE_HOME", str(made.state))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(made.config))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(made.cache))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(made.runtime))
+    monkeypatch.setenv("HOME", str(made.home))
+    monkeypatch.setenv("CLOCHE_LINGER", "2")
+    monkeypatch.setenv("PYTHONPATH", str(support.ROOT))
+    for name in ("NO_COLOR", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    yield made
+    left = end_boxes(made.state)
+    if points := support.mounts_below(root):
+        left.append(f"mounts {points}")
+    else:
+        remove(root)
+    if left:
+        pytest.fail("left behind: " + "; ".join(left), pytrace=False)
+
+
+def end_boxes(state: Path) -> list[str]:
+    """Ask every keeper below ``state`` to end; what does not go is killed and returned as text."""
+    left = []
+    for box, idents in support.live_records(state):
+        for ident in idents[:1]:
+            if support.is_alive(ident):
+                os.kill(ident["pid"], signal.SIGTERM)
+        try:
+            support.wait_until(partial(all_gone, idents), "the box has ended", timeout=5)
+        except AssertionError:
+            left.append(f"processes of box {box.name}: {idents}")
+            for ident in filter(support.is_alive, idents):
+                os.kill(ident["pid"], signal.SIGKILL)
+    return left
+
+
+def all_gone(idents: tuple[dict[str, int], ...]) -> bool:
+    return not any(map(support.is_alive, idents))
+
+
+def remove(root: Path) -> None:
+    """Remove a test's folder although a box may have left folders without write permission in it."""
+    for folder, _, _ in os.walk(root, followlinks=False):
+        os.chmod(folder, 0o700)
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def repo(home: Home) -> Path:
+    """A small real repository on branch ``main``."""
+    return support.make_repo(home.root / "repo")
+
+
+@pytest.fixture
+def big_repo(home: Home) -> Path:
+    """A repository of 2,000 files."""
+    return support.make_big_repo(home.root / "big", 2000)
+
+
+@pytest.fixture
+def cli(repo: Path) -> Callable[..., support.Done]:
+    """Runs ``cloche ARGS`` in ``repo`` (or in ``cwd=``) and returns exit code, output and notes."""
+
+    def call(*args: str, cwd: Path | None = None, stdin: bytes = b"", timeout: float = 60.0) -> support.Done:
+        return support.run(support.cloche_argv(*args), cwd=cwd or repo, stdin=stdin, timeout=timeout)
+
+    return call
+
+
+def project_refs() -> list[str]:
+    """Refs that a test made in the project's own repository instead of one of its own."""
+    done = subprocess.run(
+        ["git", "-c", f"safe.directory={support.ROOT}", "for-each-ref", "--format=%(refname)", "refs/cloche"],
+        cwd=support.ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run that wrote to the project's own repository has failed, whatever its tests said."""
+    if hasattr(session.config, "workerinput"):
+        return
+    if names := project_refs():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        print(f"\nleft behind in the project's own repository: {' '.join(names)}")

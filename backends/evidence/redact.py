@@ -3,7 +3,8 @@
 Pure functions over what people are known to type: options and variables with telling names, headers, URLs
 with user information, and token formats that their issuers documented. A value is replaced whole by
 ``[redacted]``; names stay, so that a reader sees that a secret was given and where. A
-secret under a name that tells nothing (``-x hunter2``) cannot be known: redaction lowers a risk and is not a promise.
+secret under a name that tells nothing (``-x hunter2``) cannot be known: redaction lowers a risk and is not a
+promise.
 """
 
 from __future__ import annotations
@@ -52,31 +53,34 @@ _HARMLESS = frozenset(("pwd", "oldpwd", "ssh-auth-sock", "ssh-auth-info-fd"))
 _HARMLESS_ENDINGS = frozenset(
     (
         "algorithm", "command", "count", "dir", "env", "expiry", "fd", "file", "files", "helper", "host",
-        "length", "limit", "method", "mode", "name", "path", "paths", "port", "prompt", "provider", "scheme", "sock",
-        "socket", "stdin", "store", "ttl", "type", "uri", "url", "version",
+        "length", "limit", "method", "mode", "name", "path", "paths", "port", "prompt", "provider", "scheme",
+        "sock", "socket", "stdin", "store", "ttl", "type", "uri", "url", "version",
     )
 )  # fmt: skip
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_NAME = r"[A-Za-z_][A-Za-z0-9_.\-]{0,80}"
+_NAME = r"[A-Za-z_][A-Za-z0-9_.\-]{0,80}+"  # possessive: a long word costs no backtracking
 
 _OPTION = re.compile(rf"\A--?({_NAME})\Z")
 _ASSIGNMENT = re.compile(rf"\A((?:--?)?({_NAME})=)(.+)\Z", re.S)
 
 # name=value, name: value, "name": "value" inside a longer text.
-_NAME_AND_SIGN = re.compile(
-    rf"(?<![A-Za-z0-9_.\-])({_NAME})(\\?[\"']?[ \t]{{0,4}}(?::=|=>|[=:])[ \t]{{0,4}})(?!//)"
-)
+_NAME_AND_SIGN = re.compile(rf"({_NAME})(\\?[\"']?[ \t]{{0,4}}(?::=|=>|[=:])[ \t]{{0,4}})(?!//)")
+_AUTH_SCHEME = r"((?:(?:basic|bearer|digest|negotiate|token)[ \t]{1,4})?)"
 _VALUE = re.compile(
-    r"(\\\")(?:(?!\\\")[^\n])*(\\\")?|(\")(?:\\.|[^\"\\\n])*(\")?|(')[^'\n]*(')?|\[redacted\]|[^\s\"'`&;,|<>(){}\\]+"
+    _AUTH_SCHEME + r"(?:"
+    r"(\\\")(?:(?!\\\")[^\n])*(\\\")?|(\")(?:\\.|[^\"\\\n])*(\")?|(')[^'\n]*(')?|"
+    r"\[redacted\]|[^\s\"'`&;,|<>(){}\\]+)",
+    re.I,
 )
 # Cookies and authorization headers hold spaces and semicolons: everything up to the end of the line or quote.
 _HEADER = re.compile(
     r"((?:proxy-|x-)?(?:authorization|auth-token|api-key)|set-cookie|cookie)(:[ \t]{0,4})"
-    r"((?:(?:basic|bearer|digest|negotiate|token)[ \t]{1,4})?)([^\r\n\"']+)",
+    + _AUTH_SCHEME
+    + r"([^\r\n\"']+)",
     re.I,
 )
-_SCHEME = re.compile(r"\b(Basic|Bearer)([ \t]{1,4})([A-Za-z0-9+/_.~\-]{8,}=*)", re.I)
+_SCHEME = re.compile(r"\b(Basic|Bearer)([ \t]{1,4})(?=[A-Za-z]*[^A-Za-z\s])([A-Za-z0-9+/_.~\-]{8,}=*)", re.I)
 # --option value inside a longer text, as in sh -c "..."
 _FLAG = re.compile(rf"(?<![^\s\"'`=(])--?({_NAME})[ \t]{{1,4}}(?!-)")
 _SCRIPT = re.compile(r"\A-[A-Za-z]*[ce]\Z")
@@ -209,7 +213,7 @@ def redact_env(env: Mapping[str, str]) -> dict[str, str]:
 
 def _worth_reading(text: str) -> bool:
     # Most arguments are short words or paths: none of the patterns can match without one of these.
-    return len(text) >= 8 and any(c in text for c in ":=_- ")
+    return len(text) >= 20 or (len(text) >= 8 and any(c in text for c in ":=_- "))
 
 
 def _replace_values(pattern: re.Pattern[str], text: str) -> str:
@@ -221,9 +225,9 @@ def _replace_values(pattern: re.Pattern[str], text: str) -> str:
         end = found.end()
         value = _VALUE.match(text, end) if is_secret_name(found[1]) else None
         if value:
-            opening = value[1] or value[3] or value[5] or ""
-            closing = value[2] or value[4] or value[6] or ""
-            out.append(f"{text[done:end]}{opening}{MARK}{closing}")
+            opening = value[2] or value[4] or value[6] or ""
+            closing = value[3] or value[5] or value[7] or ""
+            out.append(f"{text[done:end]}{value[1]}{opening}{MARK}{closing}")
             done = end = value.end()
         found = pattern.search(text, end)
     return "".join((*out, text[done:])) if out else text

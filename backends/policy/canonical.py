@@ -1,0 +1,175 @@
+"""``policy.json``: one sequence of bytes for each policy, and the digest that names it.
+
+Canonical JSON: keys sorted, no blanks, ASCII only (anything else as ``\\u`` escapes), whole numbers only, a
+final newline. The digest is the SHA-256 of exactly these bytes, so ``sha256sum policy.json`` prints it too.
+The keeper and every command read policies; this module therefore imports only json and hashlib.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from backends.errors import Refused
+from backends.policy.model import (
+    POLICY_VERSION,
+    TIERS,
+    EnvPolicy,
+    FsPolicy,
+    NetPolicy,
+    Policy,
+    Resources,
+)
+
+NET_MODES = ("deny", "allow", "host")
+OBSERVE = ("none", "writes", "all")
+HISTORY = ("full", "none")
+TREES = ("checkout", "overlay", "auto")
+
+
+def encode(policy: Policy) -> bytes:
+    """The bytes of ``policy.json``. Equal policies give equal bytes, on every version of Python."""
+    value = {
+        **policy._asdict(),
+        "fs": policy.fs._asdict(),
+        "net": policy.net._asdict(),
+        "env": {"passed": policy.env.passed, "set": dict(policy.env.set)},
+        "resources": policy.resources._asdict(),
+        "services": dict(policy.services),
+    }
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return text.encode("ascii") + b"\n"
+
+
+def digest(data: bytes) -> str:
+    """The name of the policy that ``data`` holds: 64 hexadecimal digits of SHA-256."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def decode(data: bytes) -> Policy:
+    """The policy that ``encode`` wrote.
+
+    Refused is raised for anything else: an unknown or missing key, a value of another type, another version,
+    bytes that are not the canonical form. A policy that was edited by hand is no longer the one that was
+    agreed on, so nothing is repaired here.
+    """
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _broken(f"it is not JSON: {error}") from error
+    policy = _policy(_Table(value, ""))
+    if encode(policy) != data:
+        raise _broken("its bytes are not the canonical form of what they say")
+    return policy
+
+
+def _broken(why: str) -> Refused:
+    return Refused(
+        "the box's policy cannot be used",
+        f"policy.json: {why}",
+        "the box does not start; export what it holds and make a new one: cloche new",
+        code="policy-broken",
+    )
+
+
+class _Table:
+    """A JSON object whose keys must all be taken, each with its type."""
+
+    def __init__(self, value: object, path: str) -> None:
+        if not isinstance(value, dict):
+            raise _broken(f"{path or 'the whole'} is not an object")
+        self._left: dict[str, object] = dict(value)
+        self._path = path
+
+    def _take(self, key: str) -> tuple[object, str]:
+        path = f"{self._path}.{key}" if self._path else key
+        if key not in self._left:
+            raise _broken(f"{path} is missing")
+        return self._left.pop(key), path
+
+    def text(self, key: str, allowed: tuple[str, ...] = ()) -> str:
+        value, path = self._take(key)
+        if not isinstance(value, str) or (allowed and value not in allowed):
+            raise _broken(f"{path} is not " + (f"one of {', '.join(allowed)}" if allowed else "a text"))
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value, path = self._take(key)
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise _broken(f"{path} is not a list of texts")
+        return tuple(value)
+
+    def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
+        value, path = self._take(key)
+        if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+            raise _broken(f"{path} is not an object of texts")
+        return tuple(sorted(value.items()))
+
+    def flag(self, key: str) -> bool:
+        value, path = self._take(key)
+        if not isinstance(value, bool):
+            raise _broken(f"{path} is neither true nor false")
+        return value
+
+    def whole(self, key: str) -> int:
+        value = self.limit(key)
+        if value is None:
+            raise _broken(f"{self._path}.{key} is null")
+        return value
+
+    def limit(self, key: str) -> int | None:
+        value, path = self._take(key)
+        if value is None:
+            return None
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise _broken(f"{path} is not a whole number from 0 up")
+        return value
+
+    def table(self, key: str) -> _Table:
+        return _Table(*self._take(key))
+
+    def end(self) -> None:
+        if self._left:
+            prefix = f"{self._path}." if self._path else ""
+            raise _broken(f"unknown key {prefix}{min(self._left)}")
+
+
+def _policy(table: _Table) -> Policy:
+    version = table.whole("version")
+    if version != POLICY_VERSION:
+        raise _broken(f"version {version} was written by another version of cloche, this one reads 1")
+    fs, net, env, resources = (table.table(key) for key in ("fs", "net", "env", "resources"))
+    policy = Policy(
+        version=version,
+        profile=table.text("profile"),
+        tier=table.text("tier", (*TIERS, "auto")),
+        tree=table.text("tree", TREES),
+        history=table.text("history", HISTORY),
+        observe=table.text("observe", OBSERVE),
+        debug=table.flag("debug"),
+        fs=FsPolicy(read=fs.texts("read"), write=fs.texts("write"), deny=fs.texts("deny")),
+        net=NetPolicy(
+            mode=net.text("mode", NET_MODES),
+            egress=net.texts("egress"),
+            loopback=net.flag("loopback"),
+            unix=net.flag("unix"),
+        ),
+        env=EnvPolicy(passed=env.texts("passed"), set=env.pairs("set")),
+        resources=Resources(
+            mem=resources.limit("mem"),
+            procs=resources.limit("procs"),
+            wall=resources.limit("wall"),
+            cpu=resources.limit("cpu"),
+            file_size=resources.limit("file_size"),
+            files=resources.whole("files"),
+            tmp=resources.whole("tmp"),
+            shm=resources.whole("shm"),
+            disk=resources.limit("disk"),
+        ),
+        image=table.text("image"),
+        services=table.pairs("services"),
+        secrets=table.texts("secrets"),
+    )
+    for part in (fs, net, env, resources, table):
+        part.end()
+    return policy

@@ -1,0 +1,155 @@
+"""What a person should know before a box gets this policy: grants through which people are usually robbed.
+
+Pure: the policy and the home directory in, warnings out. Nothing here refuses; a person may have reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from backends.policy.model import Policy
+from backends.policy.paths import covers
+
+
+class PolicyWarning(NamedTuple):
+    """One grant that deserves a second look. ``where`` is the file and line that stated it, "" if unknown."""
+
+    key: str
+    value: str
+    text: str
+    where: str
+
+
+# Below the home directory, with what they hold. A grant warns if it covers one, or lies in one.
+HOME_SECRETS: tuple[tuple[str, str], ...] = (
+    (".ssh", "your SSH keys"),
+    (".aws", "your AWS credentials"),
+    (".azure", "your Azure credentials"),
+    (".config/gcloud", "your Google Cloud credentials"),
+    (".config/gh", "your GitHub token"),
+    (".kube", "your Kubernetes credentials"),
+    (".docker", "your registry credentials"),
+    (".gnupg", "your GnuPG keys"),
+    (".netrc", "your passwords for hosts"),
+    (".git-credentials", "your git passwords"),
+    (".npmrc", "your npm token"),
+    (".pypirc", "your PyPI token"),
+    (".local/share/keyrings", "your desktop's keyring"),
+)
+
+HOST_SECRETS: tuple[tuple[str, str], ...] = (
+    ("/etc/shadow", "the password hashes of this host"),
+    ("/etc/ssl/private", "the private TLS keys of this host"),
+    ("/etc/kubernetes", "the kubelet's credentials"),
+    ("/var/lib/kubelet", "the kubelet's credentials and every pod's secrets"),
+    ("/run/secrets/kubernetes.io", "the service account of this pod"),
+    ("/var/run/secrets/kubernetes.io", "the service account of this pod"),
+)
+
+SOCKETS: tuple[tuple[str, str], ...] = (
+    ("/run/docker.sock", "the Docker socket: whoever reaches it is root on this host"),
+    ("/var/run/docker.sock", "the Docker socket: whoever reaches it is root on this host"),
+    ("/run/podman/podman.sock", "the Podman socket: whoever reaches it can start containers on this host"),
+    ("/run/containerd/containerd.sock", "the containerd socket: whoever reaches it is root on this host"),
+    ("/var/run/containerd/containerd.sock", "the containerd socket: whoever reaches it is root on this host"),
+    ("/run/crio/crio.sock", "the CRI-O socket: whoever reaches it is root on this host"),
+    ("/run/dbus/system_bus_socket", "the system bus of this host"),
+)
+
+KERNEL_TREES: tuple[tuple[str, str], ...] = (
+    ("/proc", "the host's /proc: every process of the host, with environment and memory"),
+    ("/sys", "the host's /sys: devices and kernel settings of the host"),
+    ("/dev", "the host's devices"),
+)
+
+# Files that run on the host when they are next used, so that writing them is leaving the box.
+EXECUTED_LATER: tuple[str, ...] = (
+    ".bashrc",
+    ".bash_profile",
+    ".profile",
+    ".zshrc",
+    ".config/autostart",
+    ".config/git",
+    ".config/systemd",
+    ".gitconfig",
+    ".local/bin",
+    ".claude",
+    ".codex",
+    ".cargo/bin",
+)
+
+SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
+
+Report = Callable[[str, str, str], PolicyWarning]
+
+
+def warnings(policy: Policy, home: str, sources: dict[str, str] | None = None) -> tuple[PolicyWarning, ...]:
+    """Every dangerous grant of ``policy``, in the order of its keys. ``home`` is absolute and normalized."""
+    known = sources or {}
+
+    def report(key: str, value: str, text: str) -> PolicyWarning:
+        return PolicyWarning(key, value, text, known.get(f"{key}[{value}]", known.get(key, "")))
+
+    found = [*_files(policy, home, report), *_network(policy, report), *_environment(policy, report)]
+    if policy.debug:
+        found.append(report("debug", "true", "processes of the box can read each other's memory"))
+    return tuple(found)
+
+
+def _files(policy: Policy, home: str, report: Report) -> Iterator[PolicyWarning]:
+    for key, grants in (("fs.read", policy.fs.read), ("fs.write", policy.fs.write)):
+        verb = "read" if key == "fs.read" else "change"
+        for grant in grants:
+            if grant == "/":
+                yield report(key, grant, f"the box can {verb} the whole host")
+            elif covers(grant, home):
+                yield report(key, grant, f"the box can {verb} your whole home directory")
+            for path, what in _sensitive(home):
+                if covers(path, grant) or (covers(grant, path) and not _masked(policy, path)):
+                    yield report(key, grant, f"gives the box {what} ({path})")
+            if key == "fs.write":
+                for name in EXECUTED_LATER:
+                    if covers(grant, f"{home}/{name}") or covers(f"{home}/{name}", grant):
+                        text = f"what the box writes to {home}/{name} runs on the host later"
+                        yield report(key, grant, text)
+
+
+def _sensitive(home: str) -> Iterator[tuple[str, str]]:
+    for name, what in HOME_SECRETS:
+        yield f"{home}/{name}", what
+    yield from HOST_SECRETS
+    yield from SOCKETS
+    yield from KERNEL_TREES
+
+
+def _masked(policy: Policy, path: str) -> bool:
+    return any(covers(mask, path) for mask in policy.fs.deny)
+
+
+def _network(policy: Policy, report: Report) -> Iterator[PolicyWarning]:
+    if policy.net.mode == "host":
+        text = "the box uses the host's network: every destination, and every service on the host's loopback"
+        yield report("net.mode", "host", text)
+    for rule in policy.net.egress:
+        name = rule.partition(":")[0]
+        if name == "*":
+            yield report("net.egress", rule, "every destination is allowed")
+        elif name.startswith("*.") and name.count(".") == 1:
+            yield report("net.egress", rule, f"every name below .{name[2:]} is allowed, whoever registers it")
+        elif name.startswith("*."):
+            yield report(
+                "net.egress", rule, f"every name below {name[2:]} is allowed, data can leave in the name"
+            )
+
+
+def _environment(policy: Policy, report: Report) -> Iterator[PolicyWarning]:
+    for name in policy.env.passed:
+        if name == "*":
+            yield report("env.pass", name, "every variable of yours is passed in, tokens included")
+        elif any(word in name.upper() for word in SECRET_WORDS):
+            yield report("env.pass", name, f"every process of the box can read {name}")
+    for name, _ in policy.env.set:
+        if any(word in name.upper() for word in SECRET_WORDS):
+            text = f"the value of {name} is written into the policy file and readable inside"
+            yield PolicyWarning(f"env.set.{name}", name, text, "")

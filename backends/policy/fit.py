@@ -1,0 +1,64 @@
+"""Which tiers can enforce a policy at all, whatever the host: the documented table behind ``--tier auto``.
+
+Whether this host can have the tier is another question, answered by the tier itself and by the probes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from backends.policy.model import Policy
+
+
+class Misfit(NamedTuple):
+    """A key that a tier cannot enforce, why, and what to do instead."""
+
+    key: str
+    why: str
+    remedy: str
+
+
+# From the cheapest to the dearest start; auto takes the first that fits and is proved on the host.
+AUTO_ORDER = ("process", "supervised", "container", "microvm")
+EGRESS_TIERS = frozenset({"supervised", "container", "microvm"})
+IMAGE_TIERS = frozenset({"container", "microvm"})
+
+
+def misfits(policy: Policy, tier: str) -> tuple[Misfit, ...]:
+    """Every key of ``policy`` that ``tier`` cannot enforce; empty if it can enforce all."""
+    found = []
+    if policy.net.mode == "allow" and tier not in EGRESS_TIERS:
+        found.append(
+            Misfit(
+                "net.mode",
+                f"the {tier} tier cannot hold a box to a list of destinations",
+                'take --tier supervised, or state net.mode = "deny" (nothing) or "host" (everything)',
+            )
+        )
+    if policy.image and tier not in IMAGE_TIERS:
+        found.append(
+            Misfit(
+                "image",
+                f"the {tier} tier runs the host's own programs, not an image",
+                "take --tier container",
+            )
+        )
+    for key, stated in (("services", policy.services), ("secrets", policy.secrets)):
+        if stated:
+            found.append(
+                Misfit(
+                    key,
+                    f"the {tier} tier of this version provides no {key}",
+                    f"remove {key} from the profile",
+                )
+            )
+    if tier in IMAGE_TIERS and not policy.image:
+        found.append(
+            Misfit("image", f"the {tier} tier needs an image", "state image in the profile, or --image")
+        )
+    return tuple(found)
+
+
+def candidates(policy: Policy) -> tuple[str, ...]:
+    """The tiers that ``auto`` may take for ``policy``, cheapest first. Never ``workspace``."""
+    return tuple(tier for tier in AUTO_ORDER if not misfits(policy, tier))

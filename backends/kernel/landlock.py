@@ -99,7 +99,7 @@ class Domain(NamedTuple):
 def abi() -> int:
     """The level that the kernel offers, 0 when Landlock is absent or shut off at boot.
 
-    The environment variable ``CLOCHE_LANDLOCK_ABI`` lowers the answer (to test older levels), never raises it.
+    The environment variable ``CLOCHE_LANDLOCK_ABI`` lowers the answer (to test older levels), never raises.
     """
     try:
         offered = min(syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION), HIGHEST_ABI)

@@ -41,6 +41,11 @@ class BoxPaths(NamedTuple):
         return self.root / "policy.json"
 
     @property
+    def sources(self) -> Path:
+        """Which file and line stated each value of the policy; outside the digest."""
+        return self.root / "sources.json"
+
+    @property
     def journal(self) -> Path:
         return self.root / "journal.jsonl"
 

@@ -1,9 +1,10 @@
-"""Settling the file grants of a draft on this host: absolute, existing, without contradiction.
+"""Settling the file grants of a draft on this host: absolute, existing, real, without contradiction.
 
-Four rules. A default that this host lacks is left out, while a missing path that a person named is an
-error. A mask is kept only below a grant, because elsewhere there is nothing to hide. A grant at or below
-a mask contradicts it, unless the mask is only a default. Folders of cloche's own and the repository's git
-directory are never writable, and hidden where a grant covers them.
+Five rules. A default that this host lacks is left out, while a missing path that a person named is an
+error. A grant through symbolic links becomes the real path, and the links themselves as read grants. A mask
+is kept only below a grant, because elsewhere there is nothing to hide. A grant at or below a mask
+contradicts it, unless the mask is only a default. Folders that decide about boxes (cloche's own, the
+repository's git directory) are never granted, and hidden where a grant covers them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ class Settled(NamedTuple):
     sources: dict[str, str]
 
 
+class _Grants(NamedTuple):
+    real: dict[str, Held]
+    derived: set[str]  # real paths that nobody wrote: where a link led
+    links: dict[str, Held]
+
+
 def settle(
     draft: Draft, folders: Mapping[int, Path], home: Path, hidden: Sequence[Path], guarded: Sequence[Path]
 ) -> Settled:
@@ -34,21 +41,24 @@ def settle(
     """
     read = _existing(draft, "fs.read", folders, home)
     write = _existing(draft, "fs.write", folders, home)
-    for place in (*hidden, *guarded):
-        _never_writable(write, str(place))
-    deny = _masks(_absolute(draft, "fs.deny", folders, home), {**read, **write})
-    for place in hidden:
-        path = str(place)
-        if any(paths.covers(grant, path) for grant in read) and paths.expand(path):
-            deny[path] = Held(path, "built-in rule: no box sees this folder", 0, False)
-    # What is writable is readable; a second, read-only grant of the same path would contradict it.
-    for path in write:
-        read.pop(path, None)
-    lists = {"fs.read": read, "fs.write": write, "fs.deny": deny}
+    kept_out = [_real(place) for place in hidden]
+    for place in (*kept_out, *(_real(place) for place in guarded)):
+        _never(write.real, "fs.write", place, below_only=False)
+    for place in kept_out:
+        _never(read.real, "fs.read", place, below_only=True)
+    deny = _masks(_absolute(draft, "fs.deny", folders, home), {**read.real, **write.real})
+    for place in kept_out:
+        if any(paths.covers(grant, place) for grant in read.real) and paths.expand(place):
+            deny[place] = Held(place, "built-in rule: no box sees this folder", 0, False)
+    lists = {"fs.read": _readable(read, write), "fs.write": _pruned(write), "fs.deny": deny}
     return Settled(
         {key: tuple(sorted(found)) for key, found in lists.items()},
         {f"{key}[{path}]": held.where for key, found in lists.items() for path, held in found.items()},
     )
+
+
+def _real(place: Path) -> str:
+    return str(place.resolve())
 
 
 def _absolute(draft: Draft, key: str, folders: Mapping[int, Path], home: Path) -> dict[str, Held]:
@@ -57,17 +67,12 @@ def _absolute(draft: Draft, key: str, folders: Mapping[int, Path], home: Path) -
         try:
             found[paths.absolute(text, folders.get(held.layer, home), home)] = held
         except ValueError as error:
-            raise UsageError(
-                f"{key} has a path that cannot be used",
-                f"{held.where}: {error}",
-                "correct the line",
-                code="bad-path",
-            ) from None
+            raise _bad_path(key, held, error) from None
     return found
 
 
-def _existing(draft: Draft, key: str, folders: Mapping[int, Path], home: Path) -> dict[str, Held]:
-    found: dict[str, Held] = {}
+def _existing(draft: Draft, key: str, folders: Mapping[int, Path], home: Path) -> _Grants:
+    grants = _Grants({}, set(), {})
     for path, held in _absolute(draft, key, folders, home).items():
         expanded = paths.expand(path)
         if not expanded and held.explicit:
@@ -78,42 +83,82 @@ def _existing(draft: Draft, key: str, folders: Mapping[int, Path], home: Path) -
                 code="no-such-path",
             )
         for one in expanded:
-            found[one] = held
+            try:
+                links, real = paths.trail(one)
+            except (ValueError, OSError) as error:
+                raise _bad_path(key, held, error) from None
+            if real != one and real not in grants.real:
+                grants.derived.add(real)
+            elif real == one:
+                grants.derived.discard(real)
+            grants.real[real] = held
+            grants.links.update(dict.fromkeys(links, held))
+    return grants
+
+
+def _bad_path(key: str, held: Held, error: Exception) -> UsageError:
+    return UsageError(
+        f"{key} has a path that cannot be used", f"{held.where}: {error}", "correct the line", code="bad-path"
+    )
+
+
+def _pruned(grants: _Grants) -> dict[str, Held]:
+    """The real paths, without those that only a link led to and that another grant covers anyway."""
+    return {
+        path: held
+        for path, held in grants.real.items()
+        if path not in grants.derived or not _covered(path, grants.real)
+    }
+
+
+def _readable(read: _Grants, write: _Grants) -> dict[str, Held]:
+    """The read grants with every link of both lists; what is writable is readable and is not listed twice."""
+    found = {path: held for path, held in _pruned(read).items() if path not in write.real}
+    granted = {**read.real, **write.real}
+    for path, held in {**write.links, **read.links}.items():
+        if not _covered(path, granted):
+            found[path] = held
     return found
+
+
+def _covered(path: str, granted: Mapping[str, Held]) -> bool:
+    return any(paths.covers(grant, path) and grant != path for grant in granted)
 
 
 def _masks(masks: Mapping[str, Held], granted: Mapping[str, Held]) -> dict[str, Held]:
     found: dict[str, Held] = {}
     for mask, held in masks.items():
-        inside = [grant for grant in granted if paths.covers(mask, grant)]
-        around = [grant for grant in granted if paths.covers(grant, mask) and grant != mask]
-        if inside and (around or held.explicit):
-            raise UsageError(
-                "a path is granted and denied at once",
-                f"{granted[inside[0]].where}: grants {inside[0]}; {held.where}: fs.deny hides {mask}",
-                f'remove the grant, or take the mask away with fs.deny = ["!{held.value}"]',
-                code="granted-and-denied",
-            )
-        if not around:
-            continue
         expanded = paths.expand(mask)
-        if not expanded and held.explicit:
+        for one in expanded:
+            real = paths.trail(one).real
+            inside = next((grant for grant in granted if paths.covers(real, grant)), None)
+            around = _covered(real, granted)
+            if inside is not None and (around or held.explicit):
+                raise UsageError(
+                    "a path is granted and denied at once",
+                    f"{granted[inside].where}: grants {inside}; {held.where}: fs.deny hides {real}",
+                    f'remove the grant, or take the mask away with fs.deny = ["!{held.value}"]',
+                    code="granted-and-denied",
+                )
+            if around:
+                found[real] = held
+        fixed = paths.fixed_part(mask)
+        if not expanded and held.explicit and any(paths.covers(grant, fixed) for grant in granted):
             raise UsageError(
                 "fs.deny names a path that does not exist",
-                f"{held.where}: {mask} lies below the grant {around[0]}, what is not there cannot be hidden",
+                f"{held.where}: a grant covers {mask}, and what is not there cannot be hidden",
                 "make it, or grant less than the folder above it",
                 code="no-such-path",
             )
-        found.update(dict.fromkeys(expanded, held))
     return found
 
 
-def _never_writable(write: Mapping[str, Held], place: str) -> None:
-    for grant, held in write.items():
-        if paths.covers(grant, place) or paths.covers(place, grant):
+def _never(granted: Mapping[str, Held], key: str, place: str, *, below_only: bool) -> None:
+    for grant, held in granted.items():
+        if paths.covers(place, grant) or (not below_only and paths.covers(grant, place)):
             raise Refused(
                 "a box cannot be given what decides about it",
-                f"{held.where}: fs.write grants {grant}, and {place} must not be writable from inside",
-                "grant a folder that neither holds nor lies in it",
+                f"{held.where}: {key} grants {grant}, and {place} must stay out of reach",
+                "grant a folder that neither holds it nor lies in it",
                 code="own-folder",
             )

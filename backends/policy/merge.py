@@ -14,6 +14,7 @@ from typing import NamedTuple
 from backends.errors import UsageError
 from backends.policy import schema
 from backends.policy.files import Stated
+from backends.policy.paths import is_pattern
 
 DEFAULT_SOURCE = "built-in default"
 
@@ -28,7 +29,7 @@ class Held(NamedTuple):
 
 
 class Ignored(NamedTuple):
-    """A statement of foreign code that would have widened the policy and had no effect."""
+    """A statement of foreign code that had no effect, because it does not narrow the policy."""
 
     path: str
     value: str
@@ -73,7 +74,7 @@ class Draft:
                 self.lists[one.path][str(one.value)] = held
 
     def narrow(self, statements: Iterable[Stated]) -> list[Ignored]:
-        """A layer that came with foreign code: what would widen has no effect and is returned."""
+        """A layer that came with foreign code: what does not narrow has no effect and is returned."""
         self.layer += 1
         ignored = []
         for one in statements:
@@ -89,6 +90,9 @@ class Draft:
             if text.startswith("!"):
                 return key.narrow == schema.REMOVE and self._remove(key, text[1:])
             if key.narrow == schema.ADD:
+                # Expanding a stranger's pattern could walk the whole host.
+                if is_pattern(text):
+                    return False
                 self.lists[key.path].setdefault(text, held)
                 return True
             return text in self.lists[key.path]

@@ -57,7 +57,31 @@ def resolve(
     ``policy.tier`` stays ``auto`` when nobody names a tier; see :func:`with_tier`. UsageError for what is
     written wrongly, Refused for what cannot be enforced.
     """
-    own, strange = _files(repository, trusted, foreign)
+    own, strange = read_files(repository, trusted, foreign)
+    return merge_files(
+        profile,
+        own,
+        strange,
+        repository=repository,
+        trusted=trusted,
+        tier=tier,
+        overrides=overrides,
+        protected=protected,
+    )
+
+
+def merge_files(
+    profile: str | None,
+    own: Sequence[ProfileFile],
+    strange: Sequence[ProfileFile],
+    *,
+    repository: Path | None = None,
+    trusted: bool = True,
+    tier: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+    protected: Sequence[Path] = (),
+) -> Resolved:
+    """What :func:`resolve` does once the files are read: ``own`` from the weakest, then ``strange``."""
     name, asked = _profile_name(profile, own, trusted)
     known = {one for file in own for one in file.profiles}
     chain = _chain(name, asked, own, known, strange)
@@ -68,20 +92,22 @@ def resolve(
             if parent in file.profiles:
                 draft.lay(file.profiles[parent].stated, explicit=file.kind != "built-in")
                 folders[draft.layer] = file.folder
-    ignored: list[tuple[Ignored, str]] = []
+    ignored: list[Ignored] = []
     for file in strange:
         for parent in chain:
             if parent in file.profiles:
-                ignored.extend((one, file.label) for one in draft.narrow(file.profiles[parent].stated))
+                ignored.extend(draft.narrow(file.profiles[parent].stated))
                 folders[draft.layer] = file.folder
     draft.lay(_overrides(overrides or {}, tier), explicit=True)
     folders[draft.layer] = Path.cwd()
     own_folders = [*protected, state_dir(), *_git_folder(repository)]
-    settled = grants.settle(draft, folders, Path.home(), own_folders, [config_dir()])
+    home = Path.home()
+    settled = grants.settle(draft, folders, home, own_folders, [config_dir()])
     policy, sources = _policy(name, draft, settled)
+    sources["profile"] = asked
     if policy.tier != "auto":
         _refuse_misfit(policy, sources)
-    found = [*warnings(policy, str(Path.home()), sources), *(_no_effect(one) for one, _ in ignored)]
+    found = [*warnings(policy, str(home.resolve()), sources), *map(_no_effect, ignored)]
     return Resolved(policy, sources, tuple(found))
 
 
@@ -95,11 +121,11 @@ def with_tier(resolved: Resolved, tier: str) -> Resolved:
 
 def profiles(repository: Path | None, *, trusted: bool = True) -> dict[str, str]:
     """The profiles that can be asked for here, with the place that states each last."""
-    own, _ = _files(repository, trusted, None)
+    own, _ = read_files(repository, trusted, None)
     return {name: text.where for file in own for name, text in sorted(file.profiles.items())}
 
 
-def _files(
+def read_files(
     repository: Path | None, trusted: bool, foreign: tuple[str, bytes] | None
 ) -> tuple[list[ProfileFile], list[ProfileFile]]:
     """The files of the person, weakest first, and those that came with foreign code."""
@@ -294,5 +320,5 @@ def _refuse_misfit(policy: Policy, sources: Mapping[str, str]) -> None:
 
 
 def _no_effect(one: Ignored) -> PolicyWarning:
-    text = "came with foreign code and would widen the policy: no effect"
+    text = "came with foreign code, which may only narrow the policy: no effect"
     return PolicyWarning(one.path, one.value, text, one.where)

@@ -79,9 +79,14 @@ def fetch(cache: Path) -> Path | None:
         if done.returncode != 0:
             print(f"no Debian source: apt-get {words[0]}: {done.stderr.strip().splitlines()[-1:]}")
             return None
-    return next(
-        (p for p in sorted(cache.glob(f"{PACKAGE}_*.orig.tar.*")) if not p.name.endswith(".asc")), None
-    )
+    shutil.rmtree(apt)
+    return fetched(cache)
+
+
+def fetched(cache: Path) -> Path | None:
+    """The archive of an earlier run, without its detached signature."""
+    found = sorted(cache.glob(f"{PACKAGE}_*.orig.tar.*"))
+    return next((path for path in found if path.suffix != ".asc"), None)
 
 
 def write_sources(folder: Path) -> None:

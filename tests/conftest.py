@@ -17,7 +17,7 @@ import pytest
 from tests import support
 
 NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
-REAL_ROOMS = {"boundary", "boxes", "cli", "keeper", "kernel", "trees"}
+REAL_ROOMS = {"boundary", "boxes", "cli", "demo", "keeper", "kernel", "trees"}
 # A role that this run does not have is met by the other run of `make test`, which has it.
 OTHER_ROLE = (
     ("needs root", "as root")

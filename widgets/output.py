@@ -1,0 +1,54 @@
+"""The tail of what a box printed: raw bytes in, visible lines out."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.binding import BindingType
+
+from widgets.ink import Line, line
+from widgets.lines import SCROLL_KEYS, LineView
+from widgets.visible import output_lines
+
+KEPT = 400
+"""Lines that the view holds."""
+
+
+class OutputTail(LineView):
+    """The last lines; the newest is at the bottom and stays in sight unless the person scrolled up."""
+
+    BINDINGS: ClassVar[list[BindingType]] = SCROLL_KEYS
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._tail = b""
+        self._lines: list[Line] = []
+
+    def set_output(self, tail: bytes) -> None:
+        if tail == self._tail:
+            return
+        follow = self.scroll_offset.y >= self.max_scroll_y
+        self._tail = tail
+        self._lines = output_lines(tail, KEPT)
+        self.resized_rows()
+        if follow and self.is_attached:
+            self.scroll_to(y=max(0, self.line_count() - self.page), animate=False)
+        self.refresh()
+
+    def line_count(self) -> int:
+        return len(self._lines) or 1
+
+    def line_at(self, index: int, width: int) -> Line:
+        return self._lines[index] if self._lines else line(("no output yet", "idle"))
+
+    def action_move(self, steps: int) -> None:
+        self.scroll_relative(y=steps, animate=False)
+
+    def action_move_page(self, pages: int) -> None:
+        self.scroll_relative(y=pages * max(1, self.page - 1), animate=False)
+
+    def action_move_to(self, place: int) -> None:
+        self.scroll_to(y=0 if place == 0 else self.max_scroll_y, animate=False)
+
+    def action_shift(self, columns: int) -> None:
+        self.scroll_relative(x=columns, animate=False)

@@ -100,7 +100,7 @@ def valid(fd: int, ident: int) -> bool:
 
 
 class Memory:
-    """One caller's memory, opened by pid; check :func:`valid` after opening and before using what was read."""
+    """One caller's memory, opened by pid; check :func:`valid` after opening, before using what was read."""
 
     def __init__(self, pid: int) -> None:
         self.fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
@@ -126,7 +126,7 @@ class Memory:
             raise
 
     def string(self, address: int, limit: int = PATH_LIMIT) -> bytes:
-        """The NUL-terminated string there, cut at ``limit``; read page by page, as the next may be unmapped."""
+        """The NUL-terminated string there, cut at ``limit``; read by pages, as the next may be unmapped."""
         out = bytearray()
         while len(out) < limit:
             size = min(_PAGE - (address + len(out)) % _PAGE, limit - len(out))
@@ -140,7 +140,7 @@ class Memory:
         return bytes(out)
 
     def strings(self, address: int, limit: int = ARGV_LIMIT, total: int = ARGV_BYTES) -> tuple[bytes, ...]:
-        """The strings of a NULL-terminated array of pointers (an argv), at most ``limit`` and ``total`` bytes."""
+        """The strings of a NULL-terminated array of pointers (an argv), cut at ``limit`` and ``total``."""
         out: list[bytes] = []
         left = total
         while len(out) < limit and left > 0:

@@ -54,8 +54,9 @@ O_MAKES = 0o100 | 0o20000000  # O_CREAT | __O_TMPFILE: only then the kernel read
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 FAMILIES = {
     1: "AF_UNIX", 2: "AF_INET", 3: "AF_AX25", 4: "AF_IPX", 5: "AF_APPLETALK", 9: "AF_X25", 10: "AF_INET6",
-    15: "AF_KEY", 16: "AF_NETLINK", 17: "AF_PACKET", 21: "AF_RDS", 24: "AF_PPPOX", 29: "AF_CAN", 30: "AF_TIPC",
-    31: "AF_BLUETOOTH", 36: "AF_IEEE802154", 38: "AF_ALG", 39: "AF_NFC", 40: "AF_VSOCK", 41: "AF_KCM",
+    15: "AF_KEY", 16: "AF_NETLINK", 17: "AF_PACKET", 21: "AF_RDS", 24: "AF_PPPOX", 29: "AF_CAN",
+    30: "AF_TIPC", 31: "AF_BLUETOOTH", 36: "AF_IEEE802154", 38: "AF_ALG", 39: "AF_NFC", 40: "AF_VSOCK",
+    41: "AF_KCM",
     43: "AF_SMC", 44: "AF_XDP", 45: "AF_MCTP",
 }  # fmt: skip
 SOCK_TYPE = 0xF  # SOCK_TYPE_MASK
@@ -303,5 +304,5 @@ def install(program: bytes) -> int:
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        # Before Linux 5.19: a signal then makes the caller ask twice, which is counted twice, not let through.
+        # Before Linux 5.19: a signal then makes the caller ask, and be counted, twice.
         return syscall("seccomp", SET_MODE_FILTER, FILTER_FLAG_NEW_LISTENER, fprog)

@@ -1,0 +1,161 @@
+"""Mounts: the few forms that a box's root is built of, and the move into it.
+
+Source: mount(2), mount_setattr(2), pivot_root(2), ``Documentation/filesystems/overlayfs.rst``. Where a target
+lies in a folder that a box could change, pass a descriptor of it: the path could lead elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from typing import NamedTuple
+
+from backends.kernel.syscalls import syscall
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MNT_DETACH = 2
+
+MOUNT_ATTR_RDONLY = 0x1
+MOUNT_ATTR_NOSUID = 0x2
+MOUNT_ATTR_NODEV = 0x4
+MOUNT_ATTR_NOEXEC = 0x8
+AT_FDCWD = -100
+AT_RECURSIVE = 0x8000
+
+_PAGE = 4096
+_INODES_BASE = 1024
+
+Target = str | int
+
+
+def _name(target: Target) -> bytes:
+    return os.fsencode(f"/proc/self/fd/{target}" if isinstance(target, int) else target)
+
+
+def mount(source: Target, target: Target, kind: str, flags: int = 0, data: str = "") -> None:
+    """mount(2); ``OSError`` names the target."""
+    try:
+        syscall(
+            "mount",
+            _name(source) + b"\0",
+            _name(target) + b"\0",
+            kind.encode() + b"\0",
+            flags,
+            os.fsencode(data) + b"\0",
+        )
+    except OSError as error:
+        raise OSError(
+            error.errno, f"mount {kind or 'bind'} on {target}: {os.strerror(error.errno or 0)}"
+        ) from error
+
+
+def set_attributes(target: Target, attributes: int, *, recursive: bool = False) -> None:
+    """Adds ``MOUNT_ATTR_*`` to a mount; nothing that is set already is lost (mount_setattr(2), Linux 5.12)."""
+    flags = AT_RECURSIVE if recursive else 0
+    syscall(
+        "mount_setattr", AT_FDCWD, _name(target) + b"\0", flags, struct.pack("=QQQQ", attributes, 0, 0, 0), 32
+    )
+
+
+def unmount(target: Target) -> None:
+    """umount2(2) with MNT_DETACH: the mount leaves the tree at once, what holds it keeps it."""
+    syscall("umount2", _name(target) + b"\0", MNT_DETACH)
+
+
+def make_private() -> None:
+    """No mount made from here on reaches the namespace we came from, nor the other way round."""
+    mount("none", "/", "", MS_REC | MS_PRIVATE)
+
+
+def bind(source: Target, target: Target, attributes: int) -> None:
+    """Shows ``source``, with what is mounted below it, also at ``target``."""
+    mount(source, target, "", MS_BIND | MS_REC)
+    set_attributes(target, attributes, recursive=True)
+
+
+def tmpfs(
+    target: Target, size: int, mode: int, *, noexec: bool = False, owner: tuple[int, int] | None = None
+) -> None:
+    """An empty file system in memory, bounded in bytes and in files (an empty file costs a kilobyte too)."""
+    options = f"size={size},nr_inodes={size // _PAGE + _INODES_BASE},mode={mode:o}"
+    if owner:
+        options += f",uid={owner[0]},gid={owner[1]}"
+    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV | (MS_NOEXEC if noexec else 0), options)
+
+
+def overlay(top: str, source: str, target: Target) -> None:
+    """``source`` with ``top`` laid over it, read-only: a look at a folder of the host.
+
+    Not a bind: through a bind, connect(2) reaches the sockets that host processes listen on, and neither a
+    read-only mount nor Landlock stops it. An overlay has inodes of its own, on which nobody listens; also for
+    sockets made later. A whiteout in ``top`` hides what lies below its name.
+    """
+    lower = f"lowerdir={_escape(top)}:{_escape(source)}"
+    mount("overlay", target, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, f"userxattr,{lower}")
+
+
+def _escape(path: str) -> str:
+    return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
+
+
+def whiteout(path: str) -> None:
+    """Makes an entry that hides this name in the layers below (a 0:0 device, allowed to anybody)."""
+    os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
+
+
+def proc(target: Target) -> None:
+    """A fresh proc(5) of our own process namespace. EPERM where the one we see is partly masked."""
+    mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+
+
+def devpts(target: Target) -> None:
+    """An own instance of devpts: terminals of other instances have no name in it."""
+    mount("devpts", target, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+
+
+def enter_root(root: str) -> None:
+    """Makes ``root``, a mount, the root of this namespace and forgets the one before."""
+    os.chdir(root)
+    syscall("pivot_root", b".\0", b".\0")
+    unmount(".")  # the old root lies on top of the new one
+    os.chdir("/")
+
+
+class MountPoint(NamedTuple):
+    """One line of proc_pid_mountinfo(5)."""
+
+    target: bytes
+    kind: str
+    read_only: bool
+
+
+def mount_points() -> tuple[MountPoint, ...]:
+    """All mounts that this process sees, in mount order."""
+    with open("/proc/self/mountinfo", "rb") as file:
+        return tuple(parse_mountinfo(file.read()))
+
+
+def parse_mountinfo(text: bytes) -> list[MountPoint]:
+    out = []
+    for line in text.splitlines():
+        fields = line.split(b" ")
+        dash = fields.index(b"-")
+        read_only = b"ro" in fields[5].split(b",") or b"ro" in fields[dash + 3].split(b",")
+        out.append(MountPoint(_unescape(fields[4]), fields[dash + 1].decode("ascii", "replace"), read_only))
+    return out
+
+
+def _unescape(field: bytes) -> bytes:
+    """Undoes the octal escapes of space, tab, newline and backslash."""
+    if b"\\" not in field:
+        return field
+    head, *rest = field.split(b"\\")
+    return head + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in rest)

@@ -1,0 +1,88 @@
+"""Namespaces: leave the host's, say who is who in a user namespace, bring up loopback.
+
+Source: namespaces(7), user_namespaces(7), netdevice(7).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+
+from backends.kernel.syscalls import syscall
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+IFF_UP = 0x1
+SIOCGIFFLAGS = 0x8913
+SIOCSIFFLAGS = 0x8914
+_IFREQ = struct.Struct("=16sh22x")  # struct ifreq with ifr_flags, 40 bytes
+
+Extent = tuple[int, int, int]  # first id inside, first id outside, length
+
+
+def unshare(flags: int) -> None:
+    """unshare(2). With ``CLONE_NEWPID`` only children enter the new process namespace."""
+    syscall("unshare", flags)
+
+
+def map_ids(pid: int | None, uids: tuple[Extent, ...], gids: tuple[Extent, ...], *, setgroups: bool) -> None:
+    """Writes the id maps of the user namespace of ``pid`` (``None``: our own), once and for all.
+
+    More than one extent, or another id than the writer's own, takes CAP_SETUID and CAP_SETGID in the parent
+    namespace: a process that stayed there must write. ``setgroups`` must be ``False`` for an unprivileged
+    writer, who otherwise may not write ``gid_map``.
+    """
+    process = "self" if pid is None else str(pid)
+    if not setgroups:
+        _deny_setgroups(process)
+    _write(f"/proc/{process}/uid_map", _extents(uids))
+    _write(f"/proc/{process}/gid_map", _extents(gids))
+
+
+def _deny_setgroups(process: str) -> None:
+    path = f"/proc/{process}/setgroups"
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        # Below a namespace that denies already, writing it again is EPERM.
+        if os.read(fd, 16).strip() != b"deny":
+            os.write(fd, b"deny")
+    finally:
+        os.close(fd)
+
+
+def _extents(extents: tuple[Extent, ...]) -> str:
+    return "".join(f"{inside} {outside} {length}\n" for inside, outside, length in extents)
+
+
+def _write(path: str, text: str) -> None:
+    # One unbuffered write: the kernel takes a map whole, and a buffered file would hide its error.
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def loopback_up() -> None:
+    """Sets ``lo`` of this network namespace up, which gives it 127.0.0.1 and ::1."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as any_socket:
+        flags = interface_flags(any_socket, "lo")
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, _IFREQ.pack(b"lo", flags | IFF_UP))
+
+
+def interface_flags(any_socket: socket.socket, name: str) -> int:
+    """The flags of an interface (netdevice(7)); ``OSError`` ENODEV when there is none of that name."""
+    answer = fcntl.ioctl(any_socket, SIOCGIFFLAGS, _IFREQ.pack(name.encode(), 0))
+    return int(_IFREQ.unpack(answer)[1])
+
+
+def inode(pid: int | str, kind: str) -> int:
+    """The identity of a namespace of ``pid``: equal numbers, same namespace. ``OSError`` when it is gone."""
+    return os.stat(f"/proc/{pid}/ns/{kind}").st_ino

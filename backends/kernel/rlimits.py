@@ -1,0 +1,49 @@
+"""Limits of one process that its children inherit. Source: getrlimit(2)."""
+
+from __future__ import annotations
+
+import resource
+from typing import NamedTuple
+
+FILES_DEFAULT = 65536
+
+
+class Limits(NamedTuple):
+    """Hard and soft limit alike; ``None`` leaves what is inherited."""
+
+    procs: int | None = None  # RLIMIT_NPROC: of this user in this user namespace
+    data: int | None = None  # RLIMIT_DATA, bytes of one process
+    cpu: int | None = None  # RLIMIT_CPU, seconds of one process
+    file_size: int | None = None  # RLIMIT_FSIZE, bytes of one file
+    files: int | None = None  # RLIMIT_NOFILE of one process
+
+
+_KINDS = (
+    ("procs", resource.RLIMIT_NPROC),
+    ("data", resource.RLIMIT_DATA),
+    ("cpu", resource.RLIMIT_CPU),
+    ("file_size", resource.RLIMIT_FSIZE),
+    ("files", resource.RLIMIT_NOFILE),
+)
+
+
+def apply(limits: Limits) -> None:
+    """Sets the limits on the calling process, and no core files. A value above the inherited hard limit is
+    cut to it: a limit can only become tighter."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for field, kind in _KINDS:
+        value = getattr(limits, field)
+        if value is not None:
+            granted = capped(kind, value)
+            resource.setrlimit(kind, (granted, granted))
+
+
+def capped(kind: int, value: int) -> int:
+    """``value``, or the inherited hard limit where that is lower."""
+    hard = resource.getrlimit(kind)[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+def open_files(value: int) -> int:
+    """How many open files a request for ``value`` comes to here."""
+    return capped(resource.RLIMIT_NOFILE, value)

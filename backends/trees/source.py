@@ -1,0 +1,229 @@
+"""The source repository: where it is, what a revision names, and the references that keep a base alive.
+
+Only plain plumbing here, because every command passes through; what reads history for people is
+:mod:`backends.trees.history`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from backends.boxes.layout import state_dir
+from backends.errors import Busy, Refused, UsageError
+from backends.trees.git import Git, common_dir, failure
+from backends.trees.values import Base, Source
+
+REFS = "refs/cloche"
+
+
+def discover(cwd: Path) -> Source | None:
+    """The repository that ``cwd`` lies in, or ``None``; found by looking at names only, without Git.
+
+    Git's own search would read the configuration of whatever repository comes first, also one that a box
+    made in its tree: inside the folder where boxes lie nothing is searched. A repository that another user
+    owns is ``Refused``, as Git does (git-config(1), ``safe.directory``), because its configuration can name
+    programs.
+    """
+    folder = cwd.resolve()
+    boxes = state_dir().resolve()
+    for candidate in (folder, *folder.parents):
+        if candidate == boxes or boxes in candidate.parents:
+            continue
+        found = _at(candidate)
+        if found is not None:
+            _check_owner(found)
+            return found
+    return None
+
+
+def _at(folder: Path) -> Source | None:
+    dot_git = folder / ".git"
+    if dot_git.is_dir() and _is_git_dir(dot_git):
+        return Source(str(folder), str(dot_git), str(common_dir(dot_git)))
+    if dot_git.is_file():
+        first = dot_git.read_bytes()[:4096].split(b"\n", 1)[0]
+        if first.startswith(b"gitdir: "):
+            git_dir = Path(os.path.normpath(folder / os.fsdecode(first.removeprefix(b"gitdir: "))))
+            if _is_git_dir(git_dir):
+                return Source(str(folder), str(git_dir), str(common_dir(git_dir)))
+    if _is_git_dir(folder):
+        return Source("", str(folder), str(common_dir(folder)))
+    return None
+
+
+def _is_git_dir(path: Path) -> bool:
+    head = path / "HEAD"
+    if not (head.is_file() or head.is_symlink()):
+        return False
+    shared = common_dir(path)
+    return (shared / "objects").is_dir() and (shared / "refs").is_dir()
+
+
+def _check_owner(source: Source) -> None:
+    trusted = {os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdigit():
+        trusted.add(int(os.environ["SUDO_UID"]))
+    for place in {source.git_dir, source.common_dir}:
+        owner = Path(place).stat().st_uid
+        if owner not in trusted and not _declared_safe(source):
+            raise Refused(
+                f"the repository at {source.work_tree or source.common_dir} is not yours",
+                f"{place} belongs to user {owner}, and its configuration can name programs to run as you",
+                "run cloche as its owner, or clone it: git clone"
+                f" {source.work_tree or source.common_dir} my-copy",
+                code="foreign-repository",
+            )
+
+
+def _declared_safe(source: Source) -> bool:
+    """Whether the person listed the repository under ``safe.directory`` in their own configuration."""
+    home = os.environ.get("HOME", "")
+    user = Git(Path(source.git_dir), variables={"HOME": home, "GIT_CONFIG_GLOBAL": f"{home}/.gitconfig"})
+    listed = user.run("config", "--global", "-z", "--get-all", "safe.directory", check=False)
+    return bool({b"*", os.fsencode(source.work_tree or source.common_dir)} & set(listed.split(b"\0")))
+
+
+def git(source: Source) -> Git:
+    """Git on the source repository; of a linked worktree, with that worktree's HEAD."""
+    return Git(Path(source.git_dir))
+
+
+def object_format(commit: str) -> str:
+    """The hash function of the repository that an object id comes from: 40 digits SHA-1, 64 SHA-256."""
+    return "sha256" if len(commit) == 64 else "sha1"
+
+
+def resolve(source: Source, rev: str = "HEAD") -> Base:
+    """The commit that ``rev`` names, its tree, and the branch if it names one (HEAD: the one it is on).
+
+    Any revision of gitrevisions(7). ``Refused`` on an unborn HEAD, naming the branch; ``UsageError`` when
+    nothing has that name.
+    """
+    repository = git(source)
+    if rev.startswith("-") or "\0" in rev or not rev:
+        raise UsageError(
+            f"{rev!r} is not a revision",
+            "it is empty or begins with a hyphen",
+            "git log --oneline",
+            code="bad-revision",
+        )
+    found = repository.call("rev-parse", "--end-of-options", f"{rev}^{{commit}}", f"{rev}^{{tree}}")
+    words = [word for word in found.stdout.decode("ascii", "replace").split() if word != "--end-of-options"]
+    if found.status != 0 or len(words) != 2 or not all(_is_oid(word) for word in words):
+        raise _unresolved(source, rev)
+    named = repository.call("rev-parse", "--symbolic-full-name", "--end-of-options", rev)
+    refs = [word for word in os.fsdecode(named.stdout).split("\n") if word.startswith("refs/heads/")]
+    return Base(words[0], words[1], refs[0] if named.status == 0 and len(refs) == 1 else "")
+
+
+def _is_oid(word: str) -> bool:
+    return len(word) in (40, 64) and all(c in "0123456789abcdef" for c in word)
+
+
+def _unresolved(source: Source, rev: str) -> Exception:
+    repository = git(source)
+    head = repository.call("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+    if head.status != 0:
+        branch = os.fsdecode(repository.call("symbolic-ref", "--quiet", "HEAD").stdout).strip()
+        unborn = f"HEAD points to {branch or 'nothing'}, which has no commit yet"
+        if rev in ("HEAD", branch, branch.removeprefix("refs/heads/")):
+            return Refused(
+                "a box needs a base and this repository has none",
+                unborn,
+                'make the first commit: git commit --allow-empty -m "start"',
+                code="unborn-head",
+            )
+    return UsageError(
+        f"the revision {rev!r} does not name one commit",
+        f"{source.work_tree or source.common_dir} has no such branch, tag or commit",
+        "git branch --all; git log --oneline",
+        code="bad-revision",
+    )
+
+
+def tip(source: Source, ref: str) -> str:
+    """The commit a reference points to now, "" when it is gone."""
+    if not ref:
+        return ""
+    found = git(source).call("rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    return found.stdout.decode("ascii").strip() if found.status == 0 else ""
+
+
+def drift(source: Source, base: str, ref: str) -> int | None:
+    """Commits that ``ref`` gained since ``base``; ``None`` when the branch or the base is gone."""
+    if not ref:
+        return None
+    counted = git(source).call("rev-list", "--count", "--end-of-options", f"{base}..{ref}")
+    return int(counted.stdout) if counted.status == 0 else None
+
+
+def base_ref(box: str) -> str:
+    """The reference in the source repository that keeps a box's base from being pruned."""
+    return f"{REFS}/{box}/base"
+
+
+def keep(source: Source, box: str, base: Base) -> None:
+    """Create ``refs/cloche/<box>/base``. ``Busy`` when it exists, so that two boxes never share one."""
+    _update(source, base_ref(box), base.commit, "0" * len(base.commit))
+
+
+def release(source: Source, box: str, commit: str) -> None:
+    """Delete the box's references if its base is still at ``commit`` (compare-and-swap); gone is fine."""
+    reference = base_ref(box)
+    if tip(source, reference):
+        _delete(source, reference, commit)
+    anchored = anchor(source, box)
+    if anchored:
+        _delete(source, f"{REFS}/{box}/anchor", anchored)
+
+
+def set_anchor(source: Source, box: str, content: bytes, old: str) -> str:
+    """Store ``content`` as a blob under ``refs/cloche/<box>/anchor`` and return its object id.
+
+    ``old`` is the id expected there now ("" for none): a different one raises ``Busy``.
+    """
+    repository = git(source)
+    blob = repository.run("hash-object", "-w", "-t", "blob", "--stdin", "--no-filters", input=content)
+    oid = blob.decode("ascii").strip()
+    _update(source, f"{REFS}/{box}/anchor", oid, old or "0" * len(oid))
+    return oid
+
+
+def anchor(source: Source, box: str) -> str:
+    """The object id of the box's anchor blob, "" when none was stored."""
+    found = git(source).call("rev-parse", "--verify", "--quiet", f"{REFS}/{box}/anchor^{{blob}}")
+    return found.stdout.decode("ascii").strip() if found.status == 0 else ""
+
+
+def read_anchor(source: Source, box: str) -> bytes | None:
+    """The content of the box's anchor blob, ``None`` when none was stored."""
+    oid = anchor(source, box)
+    return git(source).run("cat-file", "blob", oid) if oid else None
+
+
+def _update(source: Source, ref: str, new: str, old: str) -> None:
+    args = ("update-ref", "--no-deref", ref, new, old)
+    done = git(source).call(*args)
+    if done.status != 0:
+        raise _moved(source, ref, args, done.stderr)
+
+
+def _delete(source: Source, ref: str, old: str) -> None:
+    args = ("update-ref", "--no-deref", "-d", ref, old)
+    done = git(source).call(*args)
+    if done.status != 0 and tip(source, ref):
+        raise _moved(source, ref, args, done.stderr)
+
+
+def _moved(source: Source, ref: str, args: tuple[str, ...], said: bytes) -> Exception:
+    from backends.trees.git import Output
+
+    if b"reference already exists" in said or b"but expected" in said:
+        return Busy(
+            f"{ref} is not where it was expected in {source.common_dir}",
+            os.fsdecode(said).strip().removeprefix("fatal: "),
+            f"look at it: git show-ref {ref}; then run the command again",
+            code="ref-moved",
+        )
+    return failure(args, Output(1, b"", said))

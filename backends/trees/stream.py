@@ -1,0 +1,83 @@
+"""Writing a tree's changes against its base as a stream for git-fast-import(1)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import BinaryIO
+
+from backends.trees.names import quote
+
+REF = b"refs/cloche/snapshot"
+
+
+class Import:
+    """Blobs as they are read, then one commit made of the base's tree, removals and changes.
+
+    ``tracked`` maps the base's paths to ``mode SP type SP id``; what was not placed by the time of
+    :meth:`commit` is removed. Blobs that the base holds are not sent again.
+    """
+
+    def __init__(self, stream: BinaryIO, hash_name: str, tracked: dict[bytes, bytes]) -> None:
+        self._stream = stream
+        self._hash_name = hash_name
+        self._tracked = tracked
+        self._blobs = {meta.rsplit(b" ", 1)[1] for meta in tracked.values()}
+        self.missing = set(tracked)
+        self.changes: list[bytes] = []
+
+    def blob(self, data: bytes) -> bytes:
+        """Send a blob and return its id."""
+        digest = hashlib.new(self._hash_name, b"blob %d\0" % len(data), usedforsecurity=False)
+        digest.update(data)
+        oid = digest.hexdigest().encode()
+        if oid not in self._blobs:
+            self._stream.write(b"blob\ndata %d\n" % len(data))
+            self._stream.write(data)
+            self._stream.write(b"\n")
+            self._blobs.add(oid)
+        return oid
+
+    def large_blob(self, size: int, parts: Iterable[bytes]) -> bytes | None:
+        """Send a blob of ``size`` bytes in parts; ``None`` when fewer came: the stream is spoilt then."""
+        digest = hashlib.new(self._hash_name, b"blob %d\0" % size, usedforsecurity=False)
+        self._stream.write(b"blob\ndata %d\n" % size)
+        left = size
+        for part in parts:
+            digest.update(part)
+            self._stream.write(part)
+            left -= len(part)
+        if left:
+            return None
+        self._stream.write(b"\n")
+        oid = digest.hexdigest().encode()
+        self._blobs.add(oid)
+        return oid
+
+    def place(self, path: bytes, mode: bytes, oid: bytes) -> None:
+        """The blob ``oid`` lies at ``path`` with ``mode``."""
+        self.missing.discard(path)
+        if self._tracked.get(path) != mode + b" blob " + oid:
+            self.changes.append(b"M %s %s %s\n" % (mode, oid, quote(path)))
+
+    def keep_as_base(self, path: bytes) -> None:
+        """What lies at ``path`` and below stays as it is in the base."""
+        self.missing.discard(path)
+        below = path + b"/"
+        self.missing = {other for other in self.missing if not other.startswith(below)}
+
+    def commit(self, base_tree: str) -> None:
+        """End the stream; where anything changed, Git answers with a line that holds the new tree's id."""
+        gone = sorted(self.missing)
+        if gone or self.changes:
+            write = self._stream.write
+            write(b"commit %s\ncommitter cloche <cloche@invalid> 0 +0000\ndata 0\n" % REF)
+            write(b'M 040000 %s ""\n' % base_tree.encode())
+            # Removals first: a file may have become a folder.
+            for path in gone:
+                write(b"D %s\n" % quote(path))
+            for change in self.changes:
+                write(change)
+            write(b'ls ""\n')
+        self._stream.write(b"done\n")
+        self._stream.flush()

@@ -144,10 +144,42 @@ def project_refs() -> list[str]:
     return done.stdout.split() if done.returncode == 0 else []
 
 
+def box_groups() -> set[str]:
+    """Control groups of boxes that hold no process; a live box's is not empty."""
+    found = set()
+    for folder, names, _ in os.walk("/sys/fs/cgroup"):
+        for name in [name for name in names if name.startswith("cloche-")]:
+            path = os.path.join(folder, name)
+            try:
+                if not Path(path, "cgroup.procs").read_text():
+                    found.add(path)
+            except OSError:
+                continue  # removed while we looked
+    return found
+
+
+_groups_before: set[str] = set()
+
+
+def is_controller(config: pytest.Config) -> bool:
+    """Whether this process is the whole run, not one of its workers."""
+    return not hasattr(config, "workerinput")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if is_controller(session.config):
+        _groups_before.update(box_groups())
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A run that wrote to the project's own repository has failed, whatever its tests said."""
-    if hasattr(session.config, "workerinput"):
+    """A run that leaves a control group, or wrote to the project's own repository, has failed."""
+    if not is_controller(session.config):
         return
-    if names := project_refs():
+    left = [f"ref {name} in the project's own repository" for name in project_refs()]
+    try:
+        support.wait_until(lambda: not box_groups() - _groups_before, "no control group is left", timeout=5)
+    except AssertionError:
+        left += [f"control group {path}" for path in sorted(box_groups() - _groups_before)]
+    if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        print(f"\nleft behind in the project's own repository: {' '.join(names)}")
+        print("\nleft behind: " + ", ".join(left))

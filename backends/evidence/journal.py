@@ -119,6 +119,35 @@ def read(path: Path) -> Iterator[JournalRecord]:
             yield _record(parsed)
 
 
+def read_on(
+    path: Path, offset: int = 0, line: int = 0, limit: int = 4 << 20
+) -> tuple[list[JournalRecord], int]:
+    """The records after byte ``offset`` and the offset after them, for a reader that comes back.
+
+    ``offset`` must be 0 or one that this function returned, ``line`` the number of records before it; about
+    ``limit`` bytes are read at once. A journal is only cut behind its last finished line, so such an offset
+    stays good for as long as the file is the same one.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return [], offset
+    found: list[JournalRecord] = []
+    with os.fdopen(descriptor, "rb") as stream:
+        stream.seek(offset)
+        for text in stream.readlines(limit):
+            if not text.endswith(b"\n"):
+                break
+            offset += len(text)
+            line += 1
+            parsed = _parse(text)
+            if isinstance(parsed, str):
+                found.append(JournalRecord(line, 0.0, "unreadable", {"line": line, "why": parsed}, ""))
+            else:
+                found.append(_record(parsed))
+    return found, offset
+
+
 def head(path: Path) -> Anchor:
     """Count and head of the journal as it is on disk, unverified; ``Anchor(0, GENESIS)`` without a file."""
     try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import socket
 
 
 class NewBox(NamedTuple):
@@ -14,7 +16,7 @@ class NewBox(NamedTuple):
     name: str = ""  # "": a random readable name
     rev: str = "HEAD"  # any revision that names a commit
     tier: str = ""  # auto or a tier; "": the profile's, then auto
-    profile: str = "default"
+    profile: str = ""  # "": the one that the configuration names
     clone: str = ""  # URL to clone instead of the repository one stands in
     empty: bool = False  # begin with no files and no source repository
     image: str = ""
@@ -23,11 +25,17 @@ class NewBox(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """The three descriptors of a command that runs in a box; they stay the caller's."""
+    """The three descriptors of a command that runs in a box; they stay the caller's.
+
+    A screen, where there is one, is given each piece of output and returns what may be written: front ends
+    set it where the descriptor is a person's terminal.
+    """
 
     stdin: int = 0
     stdout: int = 1
     stderr: int = 2
+    screen_stdout: Callable[[bytes], bytes] | None = None
+    screen_stderr: Callable[[bytes], bytes] | None = None
 
 
 class RunResult(NamedTuple):

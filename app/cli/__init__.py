@@ -1,0 +1,42 @@
+"""The command line: every verb is one call of the engine, printed for people or as JSON.
+
+``cloche run`` stands between a person and each of their commands, so its path imports neither argparse nor
+rich: see :mod:`app.cli.run`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from backends.errors import EXIT_BUSY, EXIT_USAGE, ClocheError
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Entry point of the console script; returns the exit code of the command line."""
+    words = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
+    try:
+        if words[:1] == ["run"]:
+            from app.cli.run import quick
+
+            return quick(words[1:])
+        from app.cli.dispatch import dispatch
+
+        return dispatch(words)
+    except ClocheError as error:
+        from app.cli.render import report
+
+        report(error, as_json)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output left, as `| head` does: that is no failure of ours to explain.
+        sys.stderr.close()
+        return 128 + 13
+    except KeyboardInterrupt:
+        return 128 + 2
+    except BlockingIOError as error:
+        sys.stderr.write(f"cloche: the output does not accept more: {error}\n")
+        return EXIT_BUSY
+
+
+__all__ = ["EXIT_USAGE", "main"]

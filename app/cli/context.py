@@ -1,0 +1,55 @@
+"""What every handler gets: the engine, and the two ways to say something."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.cli.escape import escape
+from app.cli.table import Verb
+from backends.engine import Engine
+
+
+def plain(value: Any) -> Any:
+    """A value of the engine as JSON values: named tuples become objects, bytes text (surrogateescape)."""
+    if hasattr(value, "_asdict"):
+        return {key: plain(one) for key, one in value._asdict().items()}
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return value
+
+
+class Context:
+    """One invocation of one verb."""
+
+    def __init__(self, verb: Verb, as_json: bool) -> None:
+        self.verb = verb
+        self.json = as_json
+        self.engine = Engine()
+
+    def document(self, **members: Any) -> None:
+        """Print the verb's JSON document. Non-ASCII is escaped, raw bytes of names as ``\\udcXX``."""
+        value = {"schema": self.verb.schema, **{key: plain(one) for key, one in members.items()}}
+        sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
+        sys.stdout.flush()
+
+    def say(self, text: str) -> None:
+        """Print one line for people; the caller has escaped what came from outside."""
+        sys.stdout.write(text + "\n")
+
+    def note(self, text: str) -> None:
+        """A remark beside the answer, on standard error."""
+        sys.stdout.flush()
+        sys.stderr.write(escape(text) + "\n")
+
+    def rows(self, headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
+        """A table for people; every cell is escaped here. ``right``: columns aligned to the right."""
+        from app.cli.render import table
+
+        table(headers, rows, right)

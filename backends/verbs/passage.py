@@ -1,0 +1,124 @@
+"""Changing a box: its lock, its state, and the journal record of every transition."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from backends.boxes import liveness, store
+from backends.boxes.layout import BoxPaths
+from backends.boxes.lifecycle import IDLE, RUNNING, legal, require
+from backends.boxes.manifest import Manifest, load, save, write_atomically
+from backends.errors import Busy, ClocheError
+from backends.evidence.journal import Journal, head
+
+AFTER_DEATH = 2.0  # seconds within which init follows its keeper (death pipe)
+
+
+def person() -> str:
+    """Who acts, for the journal: the login name of the real user, else the uid."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
+
+
+class Held:
+    """A box whose lock this process holds. The only way in which the engine writes a manifest."""
+
+    def __init__(self, paths: BoxPaths) -> None:
+        self.paths = paths
+        self.manifest = load(paths)
+        self._journal = Journal(paths.journal)
+
+    def record(self, kind: str, data: dict[str, Any]) -> None:
+        """Append one record; it is on disk when this returns."""
+        self._journal.append(kind, data, sync=True)
+
+    def change(self, **fields: Any) -> Manifest:
+        """Save the manifest with ``fields`` changed, and the journal's present end as its anchor."""
+        count, last = head(self.paths.journal)
+        self.manifest = self.manifest._replace(journal={"count": count, "head": last}, **fields)
+        save(self.paths, self.manifest)
+        return self.manifest
+
+    def move(self, target: str, why: str, who: str = "", **fields: Any) -> None:
+        """Journal the transition to ``target``, then save it. The caller asked ``require`` before."""
+        source = self.manifest.state
+        if not legal(source, target):
+            raise ClocheError(
+                f"box {self.paths.name} cannot become {target}",
+                f"it is {source}",
+                f"cloche status {self.paths.name}",
+                code="wrong-state",
+            )
+        self.record("transition", {"from": source, "to": target, "who": who or person(), "why": why})
+        self.change(state=target, **fields)
+
+
+@contextmanager
+def holding(paths: BoxPaths, verb: str, *, end_idle: bool = False) -> Iterator[Held]:
+    """Hold the lock of a box for ``verb``. A box whose keeper died is settled to idle first.
+
+    With ``end_idle`` a keeper that only lingers, with no process left in the box, is ended for it.
+    """
+    if end_idle:
+        _end_idle_keeper(paths, verb)
+    with store.lock(paths, verb):
+        held = Held(paths)
+        settle(held)
+        yield held
+
+
+def _end_idle_keeper(paths: BoxPaths, verb: str) -> None:
+    if liveness.read(paths).kind != "live":
+        return
+    require(paths.name, load(paths).state, verb)
+    from backends.keeper import client
+
+    with client.connect(paths) as keeper:
+        count = keeper.call("stat").get("processes", 0)
+        if count:
+            raise Busy(
+                f"cannot {verb} box {paths.name}",
+                f"{count} of its processes run",
+                f"let them end, or end them: cloche stop {paths.name}",
+                code="running",
+            )
+        keeper.call("stop")
+
+
+def settle(held: Held) -> None:
+    """Make a box idle whose keeper died without saying so; the caller holds its lock.
+
+    Init follows its keeper by the death pipe within a second; one that does not is killed by identity.
+    """
+    paths = held.paths
+    live = liveness.read(paths)
+    if live.kind != "lost":
+        if held.manifest.state == RUNNING and live.kind == "":
+            # The keeper wrote its end but not the state: it was killed between the two.
+            held.move(IDLE, "no process is left", "engine")
+        return
+    followed = True
+    if live.init is not None and not liveness.wait_gone(live.init, AFTER_DEATH):
+        followed = False
+        if not liveness.end(live.init):
+            raise Busy(
+                f"box {paths.name} cannot be settled",
+                f"its keeper died and its init (pid {live.init.pid}) does not end",
+                f"look at that process: cat /proc/{live.init.pid}/stack",
+                code="init-stuck",
+            )
+    held.record("keeper-lost", {"keeper": list(live.keeper or ()), "init_followed": followed})
+    import json
+
+    facts = {**live.facts, "ended": time.time()}
+    write_atomically(paths.live, json.dumps(facts, sort_keys=True).encode())
+    if held.manifest.state == RUNNING:
+        held.move(IDLE, "keeper lost", "engine")

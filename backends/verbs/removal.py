@@ -1,0 +1,165 @@
+"""Giving boxes up and deleting them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from backends.boxes import liveness, manifest, store
+from backends.boxes.deletion import delete
+from backends.boxes.layout import BoxPaths, state_dir
+from backends.boxes.lifecycle import ABORTED, APPLIED, RUNNING, require
+from backends.boxes.manifest import Manifest
+from backends.errors import Busy, ClocheError, Refused
+from backends.snapshots import RemovalOutcome
+from backends.verbs import passage
+
+_Subject = TypeVar("_Subject")
+
+CREATING = "creating.json"  # the manifest of a box that is being made; renamed to manifest.json at the end
+REMOVING = ".removing-"  # prefix of a folder that is being deleted; no box can have such a name
+
+
+def end_live(paths: BoxPaths) -> None:
+    """End the box's processes and its keeper; a keeper that does not answer is killed by identity."""
+    live = liveness.read(paths)
+    if live.kind != "live" or live.keeper is None:
+        return
+    from backends.keeper import client
+
+    try:
+        with client.connect(paths) as keeper:
+            keeper.call("stop")
+        liveness.wait_gone(live.keeper, 2.0)
+    except ClocheError:
+        # It hangs. Its death closes init's pipe, and init ends the tree.
+        if not liveness.end(live.keeper):
+            raise
+    if live.init is not None and not liveness.wait_gone(live.init, passage.AFTER_DEATH):
+        liveness.end(live.init)
+
+
+def abort(paths: BoxPaths, why: str) -> None:
+    """Give the box up: its processes end, its files and evidence stay until it is removed."""
+    state = manifest.load(paths).state
+    if state != RUNNING:
+        require(paths.name, state, "abort")
+    end_live(paths)
+    with passage.holding(paths, "abort") as held:
+        require(paths.name, held.manifest.state, "abort")
+        held.move(ABORTED, why or "given up")
+
+
+def remove(paths: BoxPaths, force: bool) -> None:
+    """Delete the box; see ``Engine.remove``."""
+    try:
+        known: Manifest | None = manifest.load(paths)
+    except Refused:
+        if not force:
+            raise
+        known = None
+    if force:
+        end_live(paths)
+    elif liveness.read(paths).kind == "live" and known and known.state == RUNNING:
+        raise Busy(
+            f"box {paths.name} is live",
+            "its processes run",
+            f"end them first: cloche stop {paths.name}, or cloche rm --force {paths.name}",
+            code="live",
+        )
+    if known is None:
+        with store.lock(paths, "rm"):
+            _erase(paths)
+        return
+    with passage.holding(paths, "rm", end_idle=not force) as held:
+        require(paths.name, held.manifest.state, "rm")
+        held.record(
+            "transition",
+            {"from": held.manifest.state, "to": "removed", "who": passage.person(), "why": "rm"},
+        )
+        release(paths, held.manifest)
+        _erase(paths)
+
+
+def release(paths: BoxPaths, known: Manifest) -> None:
+    """Take back what the box left in its source repository: its references, and a linked worktree."""
+    if known.detached or not Path(known.git_dir).is_dir():
+        return
+    from backends.trees import source, worktree
+    from backends.trees.values import Source
+
+    where = Source(known.repository, known.git_dir, known.git_dir)
+    if known.tier == "workspace":
+        worktree.remove(where, paths)
+    source.release(where, known.name, known.base)
+
+
+def _erase(paths: BoxPaths) -> None:
+    """Take the folder out of every list with one rename, then delete it."""
+    away = paths.root.with_name(f"{REMOVING}{paths.name}-{os.urandom(4).hex()}")
+    paths.root.rename(away)
+    delete(away)
+    _drop_socket(paths)
+    _drop_if_empty(away.parent)
+
+
+def _drop_socket(paths: BoxPaths) -> None:
+    from backends.boxes.layout import socket_path
+
+    socket_path(paths).unlink(missing_ok=True)
+
+
+def _drop_if_empty(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:
+        return  # other boxes of the repository live there
+
+
+def _outcome(box: str, act: Callable[[_Subject], None], subject: _Subject, detail: str) -> RemovalOutcome:
+    try:
+        act(subject)
+    except ClocheError as error:
+        return RemovalOutcome(box, False, error.why, error.as_dict())
+    return RemovalOutcome(box, True, detail, None)
+
+
+def remove_many(
+    refs: Sequence[str], find: Callable[[str], BoxPaths], force: bool
+) -> tuple[RemovalOutcome, ...]:
+    """Remove each; one that fails does not keep the others."""
+    return tuple(_outcome(ref, lambda r: remove(find(r), force), ref, "removed") for ref in refs)
+
+
+def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
+    """Remove finished boxes and what a killed ``new`` or ``rm`` left; boxes in any other state stay."""
+    done: list[RemovalOutcome] = []
+    for paths in list(store.folders(repository_key)):
+        if not paths.manifest.exists():
+            if not store.held(paths):
+                done.append(_outcome(paths.key, undo, paths, "was never finished; removed"))
+            continue
+        try:
+            state = manifest.load(paths).state
+        except ClocheError:
+            continue  # damaged: ls shows it, rm --force removes it
+        if state in (APPLIED, ABORTED):
+            done.append(_outcome(paths.key, lambda p: remove(p, False), paths, f"was {state}; removed"))
+    root = state_dir()
+    for parent in [root / repository_key] if repository_key else sorted(root.glob("*")):
+        for left in sorted(parent.glob(f"{REMOVING}*")):
+            done.append(_outcome(f"{parent.name}/{left.name}", delete, left, "was half removed; removed"))
+    return tuple(done)
+
+
+def undo(paths: BoxPaths) -> None:
+    """Remove a box that a killed ``new`` left unfinished, with its references in the source repository."""
+    with store.lock(paths, "gc"):
+        if paths.manifest.exists():
+            return  # it was finished in the meantime
+        intent = paths.root / CREATING
+        if intent.exists():
+            release(paths, manifest.parse(paths, intent.read_bytes()))
+        _erase(paths)

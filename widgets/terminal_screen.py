@@ -164,11 +164,6 @@ class _Stream(pyte.Stream):
     """pyte's parser with the sequences that it leaves out and ncurses uses."""
 
     csi = {**pyte.Stream.csi, "S": "scroll_up", "T": "scroll_down", "b": "repeat_last"}  # noqa: RUF012
-        **pyte.Stream.csi,
-        "S": "scroll_up",
-        "T": "scroll_down",
-        "b": "repeat_last",
-    }
 
 
 class TerminalScreen:

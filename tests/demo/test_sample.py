@@ -15,6 +15,7 @@ import pytest
 
 from app.demo import cast, sample
 from backends.errors import Refused
+from backends.policy.check import check_file
 from tests.conftest import Home
 from tests.support import git
 
@@ -99,3 +100,11 @@ def test_a_program_that_a_box_cannot_see_is_named_with_the_remedy(monkeypatch: p
     monkeypatch.setattr("shutil.which", lambda name, path=None: None if path else f"/home/me/.nvm/{name}")
     why = "npm lies in /home/me/.nvm/npm, where a box does not look"
     assert cast.absent(part) == f"without bump-label: {why}. To see it: apt install npm"
+
+
+def test_its_profile_counts_every_refused_look_and_grants_nothing_of_its_own(place: Path) -> None:
+    (profile,) = check_file(place / "cloche.toml")
+    assert (profile.name, profile.problem) == ("demo", None)
+    text = (place / "cloche.toml").read_text()
+    assert 'observe = "all"' in text
+    assert not any(key in text for key in ("read =", "write =", "mode =", "pass ="))

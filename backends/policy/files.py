@@ -82,10 +82,13 @@ def read(path: Path, kind: str) -> ProfileFile | None:
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if kind == "foreign" else 0)
     try:
         descriptor = os.open(path, flags)
-        with os.fdopen(descriptor, "rb") as stream:
+        try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file")
-            data = stream.read(LARGEST_FILE + 1)
+            with os.fdopen(descriptor, "rb", closefd=False) as stream:
+                data = stream.read(LARGEST_FILE + 1)
+        finally:
+            os.close(descriptor)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -115,11 +118,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches
 
     known = sorted(known)
+    # "mem" is resources.mem written in the wrong table, not a slip of "image".
+    last = {one.rpartition(".")[2]: one for one in known}
+    if (misplaced := last.get(name.rpartition(".")[2])) is not None:
+        return misplaced
     for candidate in (name, name.replace("-", "_")):
         match = get_close_matches(candidate, known, n=1, cutoff=0.5)
         if match:
             return match[0]
-    last = {one.rpartition(".")[2]: one for one in known}
     match = get_close_matches(name.rpartition(".")[2], last, n=1, cutoff=0.6)
     return last[match[0]] if match else ""
 
@@ -183,6 +189,10 @@ class _Reader:
     def _setting(self, key: schema.FileKey, value: object) -> list[Stated]:
         where = self._where((key.path,))
         if key.kind == "text":
+            if isinstance(value, dict):
+                raise bad_value(
+                    key.path, where, "it is a table, and a text is needed; profiles are [profiles.NAME]"
+                )
             if not isinstance(value, str) or not value:
                 raise bad_value(key.path, where, f"{value!r} is not a text")
             return [Stated(key.path, "", value, where)]

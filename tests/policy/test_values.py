@@ -1,0 +1,107 @@
+"""What a person may write for a value, and what is refused instead of guessed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.policy import schema, values
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        ("2G", 2 << 30),
+        ("512M", 512 << 20),
+        ("1T", 1 << 40),
+        ("3K", 3072),
+        ("4GiB", 4 << 30),
+        ("4GB", 4 << 30),
+        ("100", 100),
+        (4096, 4096),
+    ],
+)
+def test_sizes_are_in_units_of_1024(raw: object, wanted: int) -> None:
+    assert values.size(raw) == wanted
+
+
+@pytest.mark.parametrize(
+    "raw", ["", "G", "2g", "-1", "1.5G", "2 G", "1E3", "²", "9999999T", 0, -5, True, 1.5, None, []]
+)
+def test_other_sizes_are_refused(raw: object) -> None:
+    with pytest.raises(ValueError, match=r"size|range"):
+        values.size(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted"), [("30m", 1800), ("90s", 90), ("1h30m", 5400), ("2d", 172800), ("45", 45), (60, 60)]
+)
+def test_durations_are_seconds(raw: object, wanted: int) -> None:
+    assert values.duration(raw) == wanted
+
+
+@pytest.mark.parametrize("raw", ["", "m", "30 m", "30m1h", "1w", "0s", 0, False, 2.5, None])
+def test_other_durations_are_refused(raw: object) -> None:
+    with pytest.raises(ValueError, match=r"duration|range"):
+        values.duration(raw)
+
+
+@given(st.integers(1, values.LARGEST))
+def test_a_size_reads_back_as_it_is_shown(number: int) -> None:
+    assert values.size(values.show_size(number)) == number
+
+
+@given(st.integers(1, values.LARGEST))
+def test_a_duration_reads_back_as_it_is_shown(number: int) -> None:
+    assert values.duration(values.show_duration(number)) == number
+
+
+@pytest.mark.parametrize(
+    ("raw", "wanted"),
+    [
+        ("API.Example.COM.", "api.example.com"),
+        ("example.com:443", "example.com"),
+        ("example.com:8443", "example.com:8443"),
+        ("*.example.com", "*.example.com"),
+        ("localhost", "localhost"),
+        ("*", "*"),
+    ],
+)
+def test_a_destination_has_one_spelling(raw: str, wanted: str) -> None:
+    assert values.host(raw) == wanted
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "",
+        "https://example.com",
+        "a b",
+        "a..b",
+        "-a.com",
+        "a.*.com",
+        "*a.com",
+        "x:0",
+        "x:65536",
+        "x:",
+        "é.com",
+    ],
+)
+def test_other_destinations_are_refused(raw: str) -> None:
+    with pytest.raises(ValueError, match=r"destination|port"):
+        values.host(raw)
+
+
+def test_every_key_shows_its_default_in_words_that_it_reads_back() -> None:
+    for key in schema.KEYS:
+        if not key.is_list and key.kind != "table":
+            shown = values.show(key, key.default)
+            assert values.scalar(key, shown) == key.default, key.path
+
+
+def test_variables_of_the_box_can_neither_be_passed_nor_set() -> None:
+    with pytest.raises(ValueError, match="box's own"):
+        values.entry(schema.BY_PATH["env.pass"], "HOME")
+    with pytest.raises(ValueError, match="box's own"):
+        values.pair(schema.BY_PATH["env.set"], "SHELL", "/bin/sh")

@@ -1,0 +1,157 @@
+"""Receipts: what ran and what was refused, drawn from the journal and tied to it by count and head. Pure.
+
+A receipt says how far the journal reached when it was written (rule S19), so that a later reader can tell
+whether the journal beside it is the same one and whole.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from backends.evidence.journal import Anchor
+from backends.evidence.tally import project
+from backends.snapshots import CheckRow, JournalRecord, ReviewView, SessionRow, Tally
+
+VERSION = 1
+MAX_PROGRAMS = 400  # distinct command lines with a row of their own
+
+
+class ProgramRow(NamedTuple):
+    """One program with one argument list, started ``times`` times."""
+
+    path: str
+    argv: tuple[str, ...]  # redacted
+    times: int
+    first: float
+
+
+class Activity(NamedTuple):
+    """What a box's processes did as far as the journal saw it."""
+
+    programs: tuple[ProgramRow, ...]  # by first start
+    executed: int  # all starts, those of programs without a row included
+    others: int  # starts of programs without a row
+    lost: tuple[tuple[str, int], ...]  # what could not be written down, by name, with its number
+
+
+def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Activity:
+    """The activity that a journal shows."""
+    programs: dict[tuple[str, tuple[str, ...]], ProgramRow] = {}
+    lost: dict[str, int] = {}
+    executed = others = 0
+    for record in records:
+        data = record.data
+        if record.kind == "exec":
+            executed += 1
+            argv = data.get("argv")
+            words = tuple(map(str, argv)) if isinstance(argv, list) else ()
+            key = (str(data.get("path", "")), words)
+            known = programs.get(key)
+            if known is not None:
+                programs[key] = known._replace(times=known.times + 1)
+            elif len(programs) < limit:
+                programs[key] = ProgramRow(*key, 1, record.time)
+            else:
+                others += 1
+        elif record.kind in ("lost", "torn", "damaged", "unreadable"):
+            count = data.get("count", 1)
+            what = str(data.get("what", "")) if record.kind == "lost" else f"journal lines ({record.kind})"
+            lost[what] = lost.get(what, 0) + (count if type(count) is int else 1)
+    return Activity(tuple(programs.values()), executed, others, tuple(sorted(lost.items())))
+
+
+def export_receipt(
+    review: ReviewView,
+    done: Activity,
+    anchor: Anchor,
+    policy: Mapping[str, object],
+    artefacts: Mapping[str, Mapping[str, object]],
+    now: float,
+) -> dict[str, object]:
+    """The value of an export's ``receipt.json``; ``artefacts`` maps file names to ``sha256`` and ``size``."""
+    row, snapshot = review.row, review.snapshot
+    return {
+        "version": VERSION,
+        "kind": "export",
+        "created": now,
+        "box": {
+            "key": row.key, "name": row.name, "tier": row.tier, "profile": row.profile,
+            "purpose": row.purpose, "created": row.created, "confined": not row.unconfined,
+        },
+        "repository": row.repository,
+        "base": {"commit": snapshot.base, "tree": snapshot.base_tree, "ref": row.base_ref},
+        "snapshot": {"id": snapshot.id, "created": snapshot.created, "stat": snapshot.stat._asdict()},
+        "policy": {"digest": review.policy_digest, "resolved": dict(policy)},
+        "journal": anchor._asdict(),
+        "artefacts": {name: dict(facts) for name, facts in artefacts.items()},
+        "changes": [
+            {"path": os.fsdecode(c.path), "status": c.status, "mode": f"{c.new_mode:06o}", "oid": c.new_oid}
+            for c in review.diff.changes
+        ],
+        "checks": [check_value(check) for check in review.checks],
+        "tally": tally_value(review.tally),
+        "sessions": [session_value(session) for session in review.sessions],
+        "activity": {
+            "executed": done.executed, "others": done.others, "lost": dict(done.lost),
+            "programs": [program._asdict() for program in done.programs],
+        },
+    }  # fmt: skip
+
+
+def run_receipt(box: str, session: SessionRow, records: Iterable[JournalRecord]) -> dict[str, object]:
+    """The receipt of one session: its own facts and the part of the journal that lies within it."""
+    first = last = None
+    inside: list[JournalRecord] = []
+    for record in records:
+        if record.data.get("session") == session.id and record.kind == "session-start":
+            first = record
+        if first is not None:
+            inside.append(record)
+        if record.data.get("session") == session.id and record.kind == "session-exit":
+            last = record
+            break
+    done = activity(inside)
+    return {
+        "version": VERSION,
+        "kind": "run",
+        "box": box,
+        "session": session_value(session),
+        "journal": {
+            "first": first.seq if first else None,
+            "last": last.seq if last else None,
+            "head": last.hash if last else None,
+        },
+        "executed": done.executed,
+        "denied": project(inside).total,
+    }
+
+
+def check_value(check: CheckRow) -> dict[str, object]:
+    """A row of the gate as JSON values."""
+    path = None if check.path is None else os.fsdecode(check.path)
+    return {"id": check.id, "verdict": check.verdict, "reason": check.reason, "path": path}
+
+
+def tally_value(tally: Tally) -> dict[str, object]:
+    """A tally as JSON values, as ``cloche denials --json`` prints it."""
+    return {
+        "rows": [row._asdict() for row in tally.rows],
+        "total": tally.total,
+        "others": tally.others,
+        "not_observed": [missing._asdict() for missing in tally.not_observed],
+    }
+
+
+def session_value(session: SessionRow) -> dict[str, object]:
+    """A session as JSON values, without its process, which is gone when anybody reads this."""
+    value = session._asdict()
+    del value["process"]
+    return value
+
+
+def to_bytes(receipt: Mapping[str, object]) -> bytes:
+    """A receipt as it is written: one JSON text, sorted keys, ASCII."""
+    return json.dumps(receipt, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False).encode() + b"\n"

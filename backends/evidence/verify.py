@@ -1,0 +1,188 @@
+"""Whether an exported folder is what was exported: its files by hash, its journal by chain, count and head.
+
+The folder may come from anywhere, so it is read as hostile: plain files only, no links, bounded sizes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from backends.errors import ClocheError, UsageError
+from backends.evidence import journal as journals
+from backends.evidence.receipts import tally_value
+from backends.evidence.tally import project
+from backends.evidence.visible import visible
+from backends.snapshots import Finding, NotObserved
+
+RECEIPT = "receipt.json"
+ARTEFACTS = ("patch.diff", "report.md")
+RECEIPT_LIMIT = 64 << 20  # bytes
+
+
+def read_receipt(folder: Path) -> dict[str, Any]:
+    """The receipt of an exported folder. ``UsageError`` when there is none that this version can read."""
+    try:
+        with _open(folder / RECEIPT) as stream:
+            value = json.loads(stream.read(RECEIPT_LIMIT))
+    except FileNotFoundError as error:
+        raise _unusable(folder, f"there is no {RECEIPT} in it", "cloche export BOX --out DIR") from error
+    except (ValueError, RecursionError) as error:
+        raise _unusable(folder, f"its {RECEIPT} is not JSON", "export it again") from error
+    if not isinstance(value, dict) or value.get("version") != 1 or value.get("kind") != "export":
+        raise _unusable(folder, f"its {RECEIPT} is not an export receipt of version 1", "use a newer Cloche")
+    return value
+
+
+def box_of(folder: Path) -> str:
+    """The key of the box that the folder says it came from: a claim, to look for the journal by."""
+    box = read_receipt(folder).get("box")
+    return str(box.get("key", "")) if isinstance(box, dict) else ""
+
+
+def verify_bundle(
+    folder: Path, journal: Path | None = None, anchors: Iterable[tuple[str, int, str]] = ()
+) -> tuple[Finding, ...]:
+    """Check an exported folder again, one row for each thing looked at.
+
+    ``journal`` is the box's journal where this host has it. ``anchors`` are other records of how far that
+    journal reached (where from, count, head): the manifest's and the source repository's.
+    """
+    receipt = read_receipt(folder)
+    rows = [*_artefacts(folder, receipt), _policy(receipt)]
+    if journal is None or not journal.exists():
+        rows.append(
+            Finding(
+                "journal", "warn", "the journal was not checked",
+                "the box that this came from is not on this host",
+                "run cloche verify on the host that made the export",
+            )
+        )  # fmt: skip
+        return tuple(rows)
+    return (*rows, *_journal(folder, receipt, journal, anchors))
+
+
+def _artefacts(folder: Path, receipt: Mapping[str, Any]) -> Iterator[Finding]:
+    listed = receipt.get("artefacts")
+    listed = listed if isinstance(listed, dict) else {}
+    for name in ARTEFACTS:
+        facts = listed.get(name)
+        wanted = facts.get("sha256") if isinstance(facts, dict) else None
+        found = _hash(folder / name)
+        if wanted is None:
+            yield _fail(name, "the receipt names no hash for it")
+        elif found != wanted:
+            yield _fail(name, f"its SHA-256 is {found}, the receipt says {visible(str(wanted)[:80])}")
+        else:
+            yield Finding(name, "ok", f"{name} is what the receipt names", f"SHA-256 {found}", "")
+    extra = sorted({p.name for p in folder.iterdir()} - {RECEIPT, *ARTEFACTS})
+    if extra:
+        said = ", ".join(visible(os.fsencode(name)) for name in extra[:5])
+        yield Finding(
+            "other-files", "warn", f"{len(extra)} files here belong to no export", said, "do not trust them"
+        )
+
+
+def _policy(receipt: Mapping[str, Any]) -> Finding:
+    policy = receipt.get("policy")
+    policy = policy if isinstance(policy, dict) else {}
+    digest = policy.get("digest")
+    # The bytes of policy.json: canonical JSON and a line end.
+    found = hashlib.sha256(journals.canonical(policy.get("resolved")) + b"\n").hexdigest()
+    if digest != found:
+        return _fail(
+            "policy", f"the policy in the receipt has the digest {found}, not {visible(str(digest)[:80])}"
+        )
+    return Finding("policy", "ok", "the policy has the digest that the receipt names", f"SHA-256 {found}", "")
+
+
+def _journal(
+    folder: Path, receipt: Mapping[str, Any], journal: Path, anchors: Iterable[tuple[str, int, str]]
+) -> Iterator[Finding]:
+    said = receipt.get("journal")
+    said = said if isinstance(said, dict) else {}
+    count, head = said.get("count"), said.get("head")
+    if type(count) is not int or not isinstance(head, str):
+        yield _fail("journal", "the receipt does not say how far the journal reached")
+        return
+    for source, reached, last in (("receipt", count, head), *anchors):
+        result = journals.verify(journal, (reached, last))
+        if result.problems:
+            yield _fail("journal", f"against the {source}: " + "; ".join(result.problems[:5]))
+        else:
+            yield Finding(
+                "journal", "ok", f"the journal is whole and reaches the {reached} records of the {source}",
+                f"{result.count} records, head {result.head}", "",
+            )  # fmt: skip
+    yield _tally(receipt, journal, count)
+    own = _hash(folder / RECEIPT)
+    if own in set(_exported(journal)):
+        yield Finding(RECEIPT, "ok", "the journal recorded this very receipt", f"SHA-256 {own}", "")
+    else:
+        yield _fail(RECEIPT, f"the journal recorded no export of a receipt with SHA-256 {own}")
+
+
+def _tally(receipt: Mapping[str, Any], journal: Path, count: int) -> Finding:
+    said = receipt.get("tally")
+    said = said if isinstance(said, dict) else {}
+    counted = tally_value(project(itertools.islice(journals.read(journal), count), _not_observed(said)))
+    if json.loads(json.dumps(counted)) != said:
+        return _fail("tally", "the denials in the receipt are not those of the journal")
+    return Finding("tally", "ok", "the denials are those of the journal", f"{counted['total']} refusals", "")
+
+
+def _not_observed(said: Mapping[str, Any]) -> list[NotObserved]:
+    rows = said.get("not_observed")
+    rows = rows if isinstance(rows, list) else []
+    return [NotObserved(str(r.get("kind")), str(r.get("reason"))) for r in rows if isinstance(r, dict)]
+
+
+def _exported(journal: Path) -> Iterator[str]:
+    for record in journals.read(journal):
+        files = record.data.get("files") if record.kind == "export" else None
+        facts = files.get(RECEIPT) if isinstance(files, dict) else None
+        if isinstance(facts, dict):
+            yield str(facts.get("sha256"))
+
+
+def _fail(what: str, why: str) -> Finding:
+    return Finding(
+        what,
+        "fail",
+        f"{what} is not what was exported",
+        why,
+        "do not use this folder: export again and compare",
+    )
+
+
+def _unusable(folder: Path, why: str, remedy: str) -> ClocheError:
+    return UsageError(f"{visible(os.fsencode(folder))} cannot be verified", why, remedy, code="no-export")
+
+
+def _open(path: Path) -> Any:
+    # A pipe in the folder must not hang whoever looks at it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UsageError(
+            f"{visible(os.fsencode(path.name))} cannot be verified", "it is no plain file", "export again",
+            code="no-export",
+        )  # fmt: skip
+    return os.fdopen(descriptor, "rb")
+
+
+def _hash(path: Path) -> str:
+    """SHA-256 of a plain file, or the words for why there is none."""
+    try:
+        with _open(path) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError:
+        return "missing"
+    except OSError as error:
+        return os.strerror(error.errno or 0)

@@ -1,0 +1,292 @@
+"""The checks that a proposed tree must pass: what is refused, naming the path, and what a reviewer must see.
+
+They look at tree objects in the quarantine only, so what they judged is what is exported and applied. A check
+that found nothing leaves a row that says so: a reviewer sees what was looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from backends.errors import Refused
+from backends.evidence.visible import hidden, name_of, visible
+from backends.gate import content
+from backends.gate.links import escape_of
+from backends.gate.names import folded, parents, refused_name
+from backends.gate.objects import FOLDER, GITLINK, SYMLINK, Entry, contents, listing, sizes
+from backends.gate.settings import changed_settings
+from backends.gate.watchlist import watched
+from backends.snapshots import CheckRow
+from backends.trees.names import embedded_repositories
+
+if TYPE_CHECKING:
+    from backends.trees.git import Git
+
+REFUSED = "refuse"
+WARNED = "warn"
+PASSED = "pass"
+MAX_ROWS = 100  # of one check; the rest is counted in a last row
+
+# Every check with what it means that it found nothing, in the order in which a reviewer reads them.
+CHECKS: dict[str, str] = {
+    "name": "no path is absolute, steps out of its folder or reads as .git to any file system",
+    "tree": "the tree holds plain files, folders and links only, each path once, none below a link",
+    "symlink": "no new or changed symbolic link leads out of the tree",
+    "submodule": "no submodule pointer was added, moved or removed",
+    "repository": "no folder of the tree is a repository to Git",
+    "special-file": "no device, pipe or socket was left in the tree",
+    "unread": "everything in the tree could be read",
+    "box-finding": "nothing was found in the box's own repository that could run on the host",
+    "policy": "Cloche's policy file was not touched",
+    "agent-config": "no file that instructs coding agents or names their tools was touched",
+    "hooks": "no hook was touched",
+    "ci": "no file that continuous integration runs was touched",
+    "runs-by-itself": "no file that starts programs by itself was touched",
+    "package-script": "no install script of a package was touched",
+    "lock-file": "no lock file was touched",
+    "executable": "no executable bit was changed",
+    "large": "no changed file is large",
+    "binary": "no changed file is binary",
+    "invisible-name": "no changed name holds invisible or reordering characters",
+    "invisible-text": "no added line holds invisible, reordering or control characters",
+}
+_MODES = frozenset((0o100644, 0o100755, SYMLINK, FOLDER, GITLINK))
+_NEVER_CARRIED = ("fifo", "pipe", "socket")  # which Git leaves out of every commit as well
+
+
+class _Rows:
+    """Rows by check; a check never holds more than its share of a flood."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, list[CheckRow]] = {check: [] for check in CHECKS}
+        self._more: dict[str, int] = {}
+
+    def add(self, check: str, verdict: str, reason: str, path: bytes | None) -> None:
+        rows = self._found[check]
+        if len(rows) < MAX_ROWS:
+            rows.append(CheckRow(check, verdict, reason, path))
+            return
+        self._more[check] = self._more.get(check, 0) + 1
+        if verdict == REFUSED and rows[-1].verdict != REFUSED:
+            rows[-1] = CheckRow(check, verdict, reason, path)
+
+    def finish(self) -> tuple[CheckRow, ...]:
+        out: list[CheckRow] = []
+        for check, sentence in CHECKS.items():
+            rows = self._found[check]
+            out += rows or [CheckRow(check, PASSED, sentence, None)]
+            if check in self._more:
+                out.append(CheckRow(check, rows[-1].verdict, f"and {self._more[check]} more", None))
+        return tuple(out)
+
+
+class _Change:
+    """A path whose entry differs between base and proposal; folders are not among them."""
+
+    def __init__(self, path: bytes, old: Entry | None, new: Entry | None) -> None:
+        self.path = path
+        self.old = old
+        self.new = new
+
+    def is_file(self, side: Entry | None) -> bool:
+        return side is not None and side.mode not in (GITLINK, FOLDER)
+
+
+def run_checks(
+    git: Git,
+    base_tree: str,
+    snapshot_tree: str,
+    *,
+    skipped: Iterable[tuple[bytes, str]] = (),
+    findings: Iterable[tuple[str, bytes, str]] = (),
+) -> tuple[CheckRow, ...]:
+    """Every check on one proposal. ``git`` reads the quarantine.
+
+    ``skipped`` are the paths that the snapshot left out, with the reason, and ``findings`` what the reader of
+    the box saw beside the tree (:class:`backends.trees.values.Finding`): an object cannot show either.
+    """
+    base, tree = listing(git, base_tree), listing(git, snapshot_tree)
+    changes = [
+        _Change(path, base.entries.get(path), tree.entries.get(path))
+        for path in sorted(base.entries.keys() | tree.entries.keys())
+        if base.entries.get(path) != tree.entries.get(path)
+    ]
+    changes = [c for c in changes if not {c.old and c.old.mode, c.new and c.new.mode} <= {FOLDER, None}]
+    rows = _Rows()
+    known = frozenset(embedded_repositories(base.entries))
+    _check_shape(rows, base.entries, tree.entries, tree.repeated, known)
+    _check_links(rows, git, base.entries, tree.entries)
+    _check_left_out(rows, skipped, findings, known)
+    for change in changes:
+        _check_change(rows, change)
+    _check_contents(rows, git, changes)
+    return rows.finish()
+
+
+def refusals(rows: Iterable[CheckRow]) -> tuple[CheckRow, ...]:
+    """The rows that stop an export or an apply."""
+    return tuple(row for row in rows if row.verdict == REFUSED)
+
+
+def require(rows: Sequence[CheckRow], act: str) -> None:
+    """Raise ``Refused`` naming every path that a check refused (the first ten), nothing when none did."""
+    refused = refusals(rows)
+    if not refused:
+        return
+    said = [f"{visible(row.path or b'')}: {row.reason}" if row.path else row.reason for row in refused[:10]]
+    if len(refused) > 10:
+        said.append(f"and {len(refused) - 10} more")
+    raise Refused(
+        f"the gate refuses to {act} this proposal",
+        "; ".join(said),
+        "take it back (cloche reopen BOX), remove or rename these in the box, then propose again",
+        code="gate-refused",
+    )
+
+
+def _check_shape(
+    rows: _Rows,
+    base: dict[bytes, Entry],
+    tree: dict[bytes, Entry],
+    repeated: tuple[bytes, ...],
+    known: frozenset[bytes],
+) -> None:
+    for path in repeated:
+        rows.add("tree", REFUSED, "the tree names this path twice", path)
+    by_fold: dict[str, bytes] = {}
+    for path, entry in tree.items():
+        if base.get(path) != entry:
+            why = refused_name(path)
+            if why:
+                rows.add("name", REFUSED, why, path)
+        if entry.mode not in _MODES:
+            rows.add("tree", REFUSED, f"has the mode {entry.mode:o}, which is no file, folder or link", path)
+        for folder in parents(path)[-1:]:
+            above = tree.get(folder)
+            if above is None or above.mode != FOLDER:
+                rows.add("tree", REFUSED, "lies below something that is no folder", path)
+        other = by_fold.setdefault(folded(path), path)
+        if other != path and (path not in base or other not in base):
+            linked = SYMLINK in (entry.mode, tree[other].mode)
+            rows.add(
+                "tree" if linked else "invisible-name",
+                REFUSED if linked else WARNED,
+                f"is one with {visible(other)} where case or normal form does not count",
+                path,
+            )
+    for folder in embedded_repositories(tree):
+        if folder not in known:
+            rows.add("repository", REFUSED, "is a repository to Git: it could run programs there", folder)
+
+
+def _check_links(rows: _Rows, git: Git, base: dict[bytes, Entry], tree: dict[bytes, Entry]) -> None:
+    oids = {e.oid for side in (base, tree) for e in side.values() if e.mode == SYMLINK}
+    targets = dict(contents(git, sizes(git, oids)))
+    before = {path: targets[e.oid] for path, e in base.items() if e.mode == SYMLINK}
+    after = {path: targets[e.oid] for path, e in tree.items() if e.mode == SYMLINK}
+    for path in sorted(after):
+        why = escape_of(path, after)
+        # A link that led outside in the base already is the source's own; one that does so now is not.
+        if why and not (before.get(path) == after[path] and escape_of(path, before)):
+            rows.add("symlink", REFUSED, f"{why}: {visible(after[path][:200])}", path)
+
+
+def _check_left_out(
+    rows: _Rows,
+    skipped: Iterable[tuple[bytes, str]],
+    findings: Iterable[tuple[str, bytes, str]],
+    known: frozenset[bytes],
+) -> None:
+    for path, reason in skipped:
+        if any(word in reason.lower() for word in _NEVER_CARRIED):
+            rows.add("special-file", WARNED, reason, path)
+        else:
+            rows.add("special-file" if "device" in reason.lower() else "unread", REFUSED, reason, path)
+    for kind, path, text in findings:
+        if kind.endswith("-repository"):
+            if kind == "embedded-repository" and path in known:
+                continue
+            rows.add("repository", REFUSED, text, path)
+        else:
+            rows.add("submodule" if kind == "submodule" else "box-finding", WARNED, text, path)
+
+
+def _check_change(rows: _Rows, change: _Change) -> None:
+    path, old, new = change.path, change.old, change.new
+    modes = (old.mode if old else 0, new.mode if new else 0)
+    if modes[1] == GITLINK:
+        rows.add("submodule", REFUSED, "moves a submodule, whose commits do not travel in a patch", path)
+    elif modes[0] == GITLINK:
+        rows.add("submodule", WARNED, "removes a submodule", path)
+    if change.is_file(new) and change.is_file(old) and (modes[0] ^ modes[1]) == 0o111:
+        rows.add(
+            "executable", WARNED, "became executable" if modes[1] & 0o111 else "is executable no more", path
+        )
+    elif modes[1] == 0o100755 and not change.is_file(old):
+        rows.add("executable", WARNED, "is a new executable file", path)
+    for watch in watched(path):
+        rows.add(watch.check, WARNED, watch.reason + (", and is removed" if new is None else ""), path)
+    characters = hidden(path.decode("utf-8", "surrogateescape")) if new else ()
+    if characters:
+        rows.add("invisible-name", WARNED, "holds " + ", ".join(map(name_of, characters[:4])), path)
+
+
+def _check_contents(rows: _Rows, git: Git, changes: list[_Change]) -> None:
+    files = [c for c in changes if c.is_file(c.new) or c.is_file(c.old)]
+    known = sizes(git, (side.oid for c in files for side in (c.old, c.new) if side and side.mode != GITLINK))
+    for change in files:
+        size = known[change.new.oid] if change.new and change.is_file(change.new) else 0
+        if size >= content.LARGE:
+            rows.add("large", WARNED, f"is {size / 1048576:.1f} MiB large", change.path)
+    for group in _groups(files, known):
+        wanted = {
+            side.oid: known[side.oid] for c in group for side in (c.old, c.new) if side and side.oid in known
+        }
+        blobs = dict(contents(git, {o: s for o, s in wanted.items() if s <= content.READ_LIMIT}))
+        for change in group:
+            _check_file(rows, change, blobs)
+
+
+def _groups(files: list[_Change], known: dict[str, int]) -> Iterable[list[_Change]]:
+    """Changes in groups whose blobs fit into memory together."""
+    group: list[_Change] = []
+    held = 0
+    for change in files:
+        size = sum(min(known.get(s.oid, 0), content.READ_LIMIT) for s in (change.old, change.new) if s)
+        if group and held + size > 2 * content.READ_LIMIT:
+            yield group
+            group, held = [], 0
+        group.append(change)
+        held += size
+    if group:
+        yield group
+
+
+def _check_file(rows: _Rows, change: _Change, blobs: dict[str, bytes]) -> None:
+    path = change.path
+    old = blobs.get(change.old.oid) if change.old and change.is_file(change.old) else None
+    new = blobs.get(change.new.oid) if change.new and change.is_file(change.new) else None
+    name = path.rsplit(b"/", 1)[-1].decode("utf-8", "surrogateescape").lower()
+    kinds = {watch.check for watch in watched(path)}
+    if name == "package.json":
+        for said in changed_settings(name, old, new):
+            rows.add("package-script", WARNED, visible(said[:500]), path)
+    for check in sorted(kinds & {"policy", "agent-config"}):
+        for said in changed_settings(name, old, new):
+            rows.add(check, WARNED, visible(said[:500]), path)
+    if change.new is None or not change.is_file(change.new):
+        return
+    if new is None:
+        rows.add("invisible-text", WARNED, "is too large for its lines to be read", path)
+        return
+    if content.is_binary(new):
+        rows.add("binary", WARNED, "is binary: nobody can read it in a diff", path)
+        return
+    if change.old is not None and change.old.oid == change.new.oid:
+        return
+    found = list(content.invisible_lines(old or b"", new))
+    if found:
+        number, names = found[0]
+        more = f", and {len(found) - 1} more lines" if len(found) > 1 else ""
+        rows.add("invisible-text", WARNED, f"line {number} holds {names}{more}", path)

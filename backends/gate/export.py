@@ -1,0 +1,187 @@
+"""Export: one folder with the patch, the report and the receipt of a reviewed proposal.
+
+``patch.diff`` holds the bytes that were reviewed. ``receipt.json`` names the hashes of the other two and how
+far the journal reached; the journal then records the hash of the receipt, so that each vouches for the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import secrets
+import stat
+import time
+from pathlib import Path
+
+from backends.boxes.layout import BoxPaths, state_dir
+from backends.errors import ClocheError, Refused
+from backends.evidence.journal import Anchor, Journal, read, verify
+from backends.evidence.receipts import activity, export_receipt, to_bytes
+from backends.evidence.tally import project
+from backends.evidence.visible import visible
+from backends.gate.checks import require
+from backends.gate.report import render
+from backends.snapshots import ExportOutcome, ReviewView
+
+PATCH = "patch.diff"
+REPORT = "report.md"
+RECEIPT = "receipt.json"
+MODE = 0o644  # before the umask: an export is made to be handed on
+
+
+def export(
+    paths: BoxPaths,
+    review: ReviewView,
+    out: Path,
+    *,
+    force: bool = False,
+    anchor: tuple[int, str] | None = None,
+) -> ExportOutcome:
+    """Write the three artefacts of ``review`` into ``out``, which is made if missing, and journal it.
+
+    ``anchor`` is how far the manifest says that the journal reached. ``Refused`` when a check of the gate
+    refuses, when ``out`` holds anything and ``force`` is not given, when the policy or the journal of the box
+    is not what it was. The receipt is written last: a folder without it is no export.
+    """
+    require(review.checks, "export")
+    _same_proposal(review)
+    policy = _policy(paths, review.policy_digest)
+    reached = _journal(paths, anchor)
+    records = list(itertools.islice(read(paths.journal), reached.count))
+    # One count for all: the report, the receipt and whoever verifies them project the same records.
+    review = review._replace(tally=project(records, review.tally.not_observed))
+    done = activity(records)
+    now = round(time.time(), 3)
+    report = render(review, done, reached, policy, now).encode("utf-8")
+    artefacts = {PATCH: _facts(review.diff.patch), REPORT: _facts(report)}
+    receipt = to_bytes(export_receipt(review, done, reached, policy, artefacts, now))
+    folder = _folder(out, force)
+    try:
+        for name, text in ((PATCH, review.diff.patch), (REPORT, report), (RECEIPT, receipt)):
+            _write(folder, name, text)
+    finally:
+        os.close(folder)
+    paths.receipts.mkdir(mode=0o700, exist_ok=True)
+    _keep(paths, f"export-{review.snapshot.id[:16]}-{int(now * 1000)}.json", receipt)
+    files = {**artefacts, RECEIPT: _facts(receipt)}
+    Journal(paths.journal).append(
+        "export", {"out": str(out), "snapshot": review.snapshot.id, "files": files}, sync=True
+    )
+    return ExportOutcome(str(out), (PATCH, REPORT, RECEIPT), review.snapshot)
+
+
+def _same_proposal(review: ReviewView) -> None:
+    if (review.diff.base, review.diff.tree) != (review.snapshot.base, review.snapshot.id):
+        raise Refused(
+            "the proposal cannot be exported",
+            f"the patch that was read is of tree {review.diff.tree}, the proposal is {review.snapshot.id}",
+            "review it again",
+            code="other-proposal",
+        )
+
+
+def _policy(paths: BoxPaths, digest: str) -> dict[str, object]:
+    text = paths.policy.read_bytes()
+    found = hashlib.sha256(text).hexdigest()
+    if found != digest:
+        raise Refused(
+            "the proposal cannot be exported",
+            f"policy.json has the digest {found}, the box was made with {digest}",
+            f"look at who changed {paths.policy}; the box is not what it was",
+            code="policy-changed",
+        )
+    value = json.loads(text)
+    assert isinstance(value, dict)
+    return value
+
+
+def _journal(paths: BoxPaths, anchor: tuple[int, str] | None) -> Anchor:
+    result = verify(paths.journal, anchor)
+    if result.problems:
+        raise Refused(
+            "the proposal cannot be exported",
+            "its journal is not whole: " + "; ".join(result.problems[:3]),
+            f"look at it: cloche log {paths.name}; the diff alone can be had: cloche diff {paths.name}",
+            code="journal-damaged",
+        )
+    return Anchor(result.count, result.head)
+
+
+def _facts(text: bytes) -> dict[str, object]:
+    return {"sha256": hashlib.sha256(text).hexdigest(), "size": len(text)}
+
+
+def _folder(out: Path, force: bool) -> int:
+    """The folder to write into, open. Every file is made relative to it, so that it cannot be exchanged."""
+    shown = visible(os.fsencode(out))
+    boxes = state_dir().resolve()
+    real = out.resolve()
+    if real == boxes or boxes in real.parents:
+        raise Refused(
+            f"nothing is exported to {shown}",
+            "it lies among the boxes, where a box may write",
+            "choose a folder outside: cloche export BOX --out DIR",
+            code="out-inside-box",
+        )
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        folder = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise ClocheError(
+            f"{shown} cannot be written", os.strerror(error.errno or 0), "choose another folder", code="out"
+        ) from error
+    if not force and os.listdir(folder):
+        os.close(folder)
+        raise Refused(
+            f"nothing is exported to {shown}",
+            "the folder holds files already",
+            "choose an empty folder, or replace the export in it: cloche export BOX --out DIR --force",
+            code="out-not-empty",
+        )
+    return folder
+
+
+def _write(folder: int, name: str, text: bytes) -> None:
+    """Write one file so that it is there whole or not at all; a link of that name is replaced, not followed."""
+    temporary = f".{name}.{secrets.token_hex(8)}"
+    descriptor = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, MODE, dir_fd=folder
+    )
+    try:
+        try:
+            view = memoryview(text)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        _not_a_folder(folder, name)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        os.unlink(temporary, dir_fd=folder)
+        raise
+    os.fsync(folder)
+
+
+def _not_a_folder(folder: int, name: str) -> None:
+    try:
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if stat.S_ISDIR(status.st_mode):
+        raise Refused(
+            f"{name} cannot be written",
+            "a folder of that name is in its place",
+            "choose another folder",
+            code="out",
+        )
+
+
+def _keep(paths: BoxPaths, name: str, receipt: bytes) -> None:
+    folder = os.open(paths.receipts, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        _write(folder, name, receipt)
+    finally:
+        os.close(folder)

@@ -1,0 +1,183 @@
+"""``report.md``: what a reviewer reads beside the patch. Pure.
+
+Names, arguments and texts that came out of a box could try to be a heading, a table or a link. They are
+written with everything invisible escaped, one to a line, only inside fenced blocks (each fence longer than
+any run of its character within) and never at the beginning of a line, so that neither a Markdown reader nor
+somebody who prints the file can take them for the report's own words.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Mapping
+
+from backends.evidence.journal import Anchor
+from backends.evidence.receipts import Activity
+from backends.evidence.visible import visible
+from backends.snapshots import CheckRow, FileChange, ReviewView, SessionRow
+
+MAX_FILES = 2000
+MAX_TEXT = 2000  # characters of one line
+
+
+def render(
+    review: ReviewView, done: Activity, anchor: Anchor, policy: Mapping[str, object], now: float
+) -> str:
+    """The report on one proposal. ``done`` and ``anchor`` are what the journal showed when it was written."""
+    parts = [
+        _head(review, anchor, now),
+        _changes(review),
+        _checks(review.checks),
+        _ran(review.sessions, done),
+        _denied(review),
+        _unseen(review, done),
+        _policy(review, policy),
+        _how_to_apply(review),
+    ]
+    return "\n".join(parts)
+
+
+def fenced(lines: Iterable[str]) -> str:
+    """A block of untrusted lines; each is made visible and indented."""
+    return _block(_cut(visible(line)) for line in lines)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= MAX_TEXT else f"{line[:MAX_TEXT]} ... and {len(line) - MAX_TEXT} characters"
+
+
+def _block(lines: Iterable[str]) -> str:
+    body = [f"  {line}" for line in lines]
+    longest = run = 0
+    for char in "\n".join(body):
+        run = run + 1 if char == "`" else 0
+        longest = max(longest, run)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}text", *body, fence, ""])
+
+
+def _head(review: ReviewView, anchor: Anchor, now: float) -> str:
+    row, snapshot = review.row, review.snapshot
+    return "# Cloche report\n\n" + fenced(
+        [
+            f"box           {row.name} ({row.key})",
+            f"tier          {row.tier}{', which confines nothing' if row.unconfined else ''}",
+            f"purpose       {row.purpose or 'none given'}",
+            f"repository    {row.repository or 'none (detached)'}",
+            f"base          {snapshot.base} {row.base_ref}",
+            f"proposal      tree {snapshot.id}",
+            f"frozen        {_date(snapshot.created)}",
+            f"reported      {_date(now)}",
+            f"journal       {anchor.count} records, head {anchor.head}",
+        ]
+    )
+
+
+def _changes(review: ReviewView) -> str:
+    stat = review.snapshot.stat
+    said = f"## What changed\n\n{stat.files} files, {stat.added} lines added, {stat.deleted} deleted.\n\n"
+    rows = [_change(change) for change in review.diff.changes[:MAX_FILES]]
+    if len(review.diff.changes) > MAX_FILES:
+        rows.append(f"and {len(review.diff.changes) - MAX_FILES} more files, all of them in patch.diff")
+    return said + (fenced(rows) if rows else "Nothing.\n")
+
+
+def _change(change: FileChange) -> str:
+    count = "binary" if change.added is None else f"+{change.added} -{change.deleted}"
+    mode = (
+        f" mode {change.old_mode:06o} -> {change.new_mode:06o}" if change.old_mode != change.new_mode else ""
+    )
+    old = f" (was {_name(change.old_path)})" if change.old_path is not None else ""
+    return f"{change.status}  {_name(change.path)}{old}  {count}{mode}"
+
+
+def _name(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _checks(checks: tuple[CheckRow, ...]) -> str:
+    counts = {verdict: sum(c.verdict == verdict for c in checks) for verdict in ("refuse", "warn", "pass")}
+    said = (
+        f"## What the gate says\n\n{counts['refuse']} refused, {counts['warn']} to look at, "
+        f"{counts['pass']} checks found nothing.\n\n"
+    )
+    order = {"refuse": 0, "warn": 1, "pass": 2}
+    return said + fenced(
+        f"{c.verdict:<7} {c.id:<15} {_name(c.path) + ': ' if c.path is not None else ''}{c.reason}"
+        for c in sorted(checks, key=lambda c: order.get(c.verdict, 3))
+    )
+
+
+def _ran(sessions: tuple[SessionRow, ...], done: Activity) -> str:
+    said = f"## What ran\n\n{len(sessions)} sessions started by a person or a script:\n\n"
+    said += fenced(_session(session) for session in sessions) if sessions else "None.\n"
+    said += f"\n{done.executed} program starts seen in the whole process tree:\n\n"
+    rows = [f"{p.times:>6} x  {p.path}  {' '.join(p.argv)}" for p in done.programs]
+    if done.others:
+        rows.append(f"{done.others:>6} x  other command lines")
+    return said + (fenced(rows) if rows else "None.\n")
+
+
+def _session(session: SessionRow) -> str:
+    end = "still running" if session.exit is None else f"exit {session.exit}"
+    wall = "" if session.ended is None else f", {session.ended - session.started:.1f} s"
+    cpu = "" if session.cpu is None else f", {session.cpu:.1f} s CPU"
+    peak = "" if session.peak_rss is None else f", peak {session.peak_rss / 1048576:.0f} MiB"
+    return f"{session.id:>4}  {' '.join(session.argv)}  ({end}{wall}{cpu}{peak})"
+
+
+def _denied(review: ReviewView) -> str:
+    tally = review.tally
+    said = f"## What was denied\n\n{tally.total} refusals.\n\n"
+    rows = [
+        f"{row.count:>6} x  {row.kind:<9} {row.object}  "
+        f"by {row.enforced_by} ({row.rule}), last from: {row.command or 'not known'}"
+        for row in tally.rows
+    ]
+    if tally.others:
+        rows.append(f"{tally.others:>6} x  refusals without a row of their own")
+    return said + (fenced(rows) if rows else "None was seen; read the next section beside this.\n")
+
+
+def _unseen(review: ReviewView, done: Activity) -> str:
+    rows = [f"{missing.kind}: {missing.reason}" for missing in review.tally.not_observed]
+    rows += [f"lost: {count} {what}" for what, count in done.lost]
+    rows += [f"left out of the proposal: {_name(path)}: {why}" for path, why in review.diff.skipped]
+    if review.row.unconfined:
+        rows.append(
+            "everything outside the tree: this tier confines nothing, and the journal is within reach"
+        )
+    said = "## What could not be observed\n\nNot observed is not zero.\n\n"
+    return said + (fenced(rows) if rows else "Nothing is known to be missing.\n")
+
+
+def _policy(review: ReviewView, policy: Mapping[str, object]) -> str:
+    text = json.dumps(policy, indent=1, sort_keys=True, ensure_ascii=True)
+    said = f"## Policy\n\nResolved at creation; SHA-256 {_hex(review.policy_digest)}.\n\n"
+    return said + _block(text.split("\n"))
+
+
+def _how_to_apply(review: ReviewView) -> str:
+    row, base = review.row, review.snapshot.base
+    ways = [
+        "cloche verify DIR             # is this folder what was exported?",
+    ]
+    if row.base_ref:
+        ways.append(f"cloche apply {row.name}")
+    ways += [
+        f"git switch --detach {base[:64]} && git apply --index --binary patch.diff",
+    ]
+    text = "\n".join(f"    {visible(way)}" for way in ways)
+    return (
+        "## How to apply\n\nWhat is applied is byte for byte what is in `patch.diff`. Containment does not "
+        f"certify it: read it first.\n\n{text}\n"
+    )
+
+
+def _hex(text: str) -> str:
+    return "".join(c for c in text if c in "0123456789abcdef")
+
+
+def _date(when: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(when))

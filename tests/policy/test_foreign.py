@@ -80,7 +80,7 @@ def test_foreign_code_may_narrow(project: Write, repository: Path) -> None:
         "[profiles.review]\nobserve = 'all'\n"
         "fs.read = ['!/etc/mime.types']\nfs.deny = ['/usr/bin/env']\n"
         "net.unix = false\nenv.pass = ['!LANG']\n"
-        "resources = { mem = '1G', wall = '10m', files = 100 }\n"
+        "resources = { mem = '1G', wall = '10m', files = 100, cpu = '5m' }\n"
     )
     found = resolve(None, repository=repository, trusted=False)
     assert found.warnings == ()
@@ -89,7 +89,7 @@ def test_foreign_code_may_narrow(project: Write, repository: Path) -> None:
     assert found.policy.net.unix is False
     assert "LANG" not in found.policy.env.passed
     resources = found.policy.resources
-    assert (resources.mem, resources.wall, resources.files) == (1 << 30, 600, 100)
+    assert (resources.mem, resources.wall, resources.files, resources.cpu) == (1 << 30, 600, 100, 300)
     assert found.sources["resources.mem"] == f"{cloche}:7"
 
 
@@ -146,6 +146,18 @@ scalars: dict[str, st.SearchStrategy[object]] = {
 }
 
 
+# A person's profile with something of everything to take away.
+WIDE = b"""[profiles.wide]
+extends = "agent"
+debug = true
+fs = { read = ["~"], write = ["k"] }
+env = { set = { A = "1" } }
+services = { A = "1" }
+secrets = ["LANG", "TOKEN"]
+resources = { mem = "none", procs = "none", disk = "none" }
+"""
+
+
 def literal(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
@@ -184,7 +196,6 @@ def permits_no_more(new: Policy, old: Policy) -> bool:
         limits
         and sets
         and inside
-        and new.fs.write == ()
         and masks <= set(new.fs.deny)
         and mode.index(new.net.mode) <= mode.index(old.net.mode)
         and seen.index(new.observe) >= seen.index(old.observe)
@@ -197,9 +208,10 @@ def permits_no_more(new: Policy, old: Policy) -> bool:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(name=st.sampled_from(["default", "agent", "review"]), data=st.data())
+@given(name=st.sampled_from(["default", "agent", "review", "wide"]), data=st.data())
 def test_no_foreign_file_ever_widens_a_policy(home: Home, name: str, data: st.DataObject) -> None:
-    own = list(files.built_in().values())
+    (home.home / ".ssh").mkdir(exist_ok=True)
+    own = [*files.built_in().values(), files.parse(WIDE, "config.toml", "user", home.root)]
     strange = files.parse(data.draw(profile_texts(name)), "foreign", "foreign", home.root)
     before = merge_files(name, own, [])
     try:

@@ -1,0 +1,79 @@
+"""The ``checkout`` provider: everything that a new box has on disk of its base, from a source repository.
+
+Made in one go, so that packing and checking out overlap and no file is looked at twice: the quarantine, the
+tree, the box's own repository with its index, and the record that lets the first snapshot read nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from backends.boxes.layout import BoxPaths
+from backends.trees import packs, quarantine, repo, source, statcache, worktree
+from backends.trees.checkout import Written, checkout
+from backends.trees.git import Git
+from backends.trees.values import Base, Source
+
+MOUNT_POINT = ".git"
+
+
+def prepare(
+    paths: BoxPaths,
+    origin: Source,
+    base: Base,
+    *,
+    history: str = "full",
+    owner: tuple[int, int] | None = None,
+) -> None:
+    """Make quarantine, tree and private repository of a confined box; the box's root exists already.
+
+    ``origin`` is the source, or for a detached box the quarantine itself
+    (:mod:`backends.trees.detached`), which exists then. ``history``: see
+    :class:`backends.policy.model.Policy`. ``owner`` (uid, gid): who the box's processes run as, where that
+    is not the caller; tree and repository are given to it, and need no other ``chown`` (one would change
+    every file's change time, and the first snapshot would read them all).
+    """
+    git = source.git(origin)
+    if not paths.quarantine.exists():
+        quarantine.init(paths, git.objects, source.object_format(base.commit))
+    building = packs.begin(git, paths.repository_key, base, history)
+    try:
+        paths.tree.mkdir()
+        # The mount point of the private repository: empty and not the box's, so that a Git which a person's
+        # prompt or editor starts in the tree finds nothing that could name a program.
+        (paths.tree / MOUNT_POINT).mkdir(mode=0o555)
+        written = checkout(git, base.tree, paths.tree, owner=owner)
+    except BaseException:
+        packs.abandon(building)
+        raise
+    objects = packs.finish(building)
+    repo.make_private(
+        paths, base, objects, written, history=history, shallow=_shallow(origin), owner=owner
+    )  # fmt: skip
+    if owner:
+        os.chown(paths.tree, *owner)
+    remember(paths, written)
+
+
+def prepare_worktree(paths: BoxPaths, origin: Source, base: Base) -> None:
+    """Make quarantine and linked worktree of an unconfined (``workspace``) box."""
+    quarantine.init(paths, Git(Path(origin.common_dir)).objects, source.object_format(base.commit))
+    remember(paths, worktree.add(paths, origin, base))
+
+
+def remember(paths: BoxPaths, written: list[Written]) -> None:
+    """Record what the checkout wrote, so that snapshots read only what changed since."""
+    records = (
+        (row.path, statcache.value(row.oid, statcache.SETTLED, status))
+        for row, status in written
+        if stat.S_ISREG(status.st_mode)
+    )
+    (paths.quarantine / quarantine.STAT_CACHE).write_bytes(statcache.serialise(records))
+
+
+def _shallow(origin: Source) -> bytes:
+    """Where the source's history is cut (``shallow`` of gitrepository-layout(5)), empty when it is whole."""
+    path = Path(origin.common_dir) / "shallow"
+    return path.read_bytes() if path.exists() else b""

@@ -1,0 +1,109 @@
+"""A box's own repository: it borrows the base's objects read-only and may ruin nothing but itself.
+
+The folder lies beside the tree and is mounted as ``.git`` only inside. Its alternates name the place where
+the tier mounts the borrowed folders *inside* (:data:`INSIDE_OBJECTS`), because host paths do not exist there;
+:func:`borrowed` tells the tier which host folders to mount, the first at ``INSIDE_OBJECTS/0`` and so on.
+The host starts Git on this repository only while it is made: afterwards it belongs to the box.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from backends.boxes.layout import BoxPaths
+from backends.trees import index
+from backends.trees.checkout import Written
+from backends.trees.git import Git
+from backends.trees.quarantine import make_skeleton
+from backends.trees.source import object_format
+from backends.trees.values import Base
+
+INSIDE_OBJECTS = "/run/cloche/objects"
+OBJECTS_FILE = "objects.json"  # in the box's root: which host folders are borrowed
+OBJECTS_VERSION = 1
+
+CONFIG = """[core]
+\trepositoryformatversion = {version}
+\tbare = false
+\tfilemode = true
+\tlogAllRefUpdates = true
+\tcheckStat = minimal
+[user]
+\tname = cloche {name}
+\temail = {name}@box.invalid
+"""
+
+
+def branch(box: str) -> str:
+    """The branch that a box begins on."""
+    return f"refs/heads/cloche/{box}"
+
+
+def make_private(
+    paths: BoxPaths,
+    base: Base,
+    objects: Path,
+    written: Iterable[Written],
+    *,
+    history: str = "full",
+    shallow: bytes = b"",
+    owner: tuple[int, int] | None = None,
+) -> None:
+    """Make the box's repository: HEAD on ``cloche/<box>`` at the base, index ready for the files ``written``.
+
+    ``objects`` is the folder from :mod:`backends.trees.packs`. With ``history`` "none" the base's tree is a
+    root commit of its own. ``shallow`` is the source's file of that name, when its history is cut.
+    ``owner`` (uid, gid) receives the repository.
+    """
+    hash_name = object_format(base.commit)
+    root = paths.repo
+    make_skeleton(root, _config(paths.name, hash_name), borrowed=[Path(INSIDE_OBJECTS) / "0"])
+    (root / "HEAD").write_text(f"ref: {branch(paths.name)}\n")
+    (root / "info").mkdir()
+    if shallow:
+        (root / "shallow").write_bytes(shallow)
+    commit = base.commit if history == "full" else _root_commit(Git(root), base)
+    references = {branch(paths.name): commit}
+    if base.ref and not (base.ref + "/").startswith(("refs/heads/cloche/", branch(paths.name) + "/")):
+        references[base.ref] = commit  # so that `git diff main` means inside what it means outside
+    lines = [f"{references[ref]} {ref}\n" for ref in sorted(references)]
+    (root / "packed-refs").write_bytes(b"# pack-refs with: sorted\n" + os.fsencode("".join(lines)))
+    index.write(root / "index", written, hash_name)
+    (paths.root / OBJECTS_FILE).write_text(
+        json.dumps({"version": OBJECTS_VERSION, "folders": [os.fspath(objects)]}, indent=1) + "\n"
+    )
+    if owner:
+        give(root, owner)
+
+
+def borrowed(paths: BoxPaths) -> tuple[Path, ...]:
+    """The host folders to mount read-only inside, number n at ``INSIDE_OBJECTS/n``; none at ``workspace``."""
+    try:
+        text = (paths.root / OBJECTS_FILE).read_text()
+    except FileNotFoundError:
+        return ()
+    return tuple(Path(folder) for folder in json.loads(text)["folders"])
+
+
+def give(root: Path, owner: tuple[int, int]) -> None:
+    """Give a folder that no box has touched yet, and all in it, to ``owner``."""
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            os.chown(Path(folder) / name, *owner, follow_symlinks=False)
+    os.chown(root, *owner, follow_symlinks=False)
+
+
+def _config(name: str, hash_name: str) -> str:
+    text = CONFIG.format(version=0 if hash_name == "sha1" else 1, name=name)
+    return text if hash_name == "sha1" else text + f"[extensions]\n\tobjectFormat = {hash_name}\n"
+
+
+def _root_commit(repository: Git, base: Base) -> str:
+    who = f"cloche <cloche@invalid> {int(time.time())} +0000"
+    content = f"tree {base.tree}\nauthor {who}\ncommitter {who}\n\nThe files of {base.commit}\n"
+    oid = repository.run("hash-object", "-w", "-t", "commit", "--stdin", input=content.encode())
+    return oid.decode("ascii").strip()

@@ -63,10 +63,14 @@ def canonical(value: object) -> bytes:
 
 
 class Journal:
-    """A writer. It keeps no descriptor open, so one object may be used by several threads."""
+    """A writer. It keeps no descriptor open, so one object may be used by several threads.
 
-    def __init__(self, path: Path) -> None:
+    ``patience`` is how long an append waits for the lock, in seconds: little for a writer that must not stall.
+    """
+
+    def __init__(self, path: Path, patience: float = LOCK_PATIENCE) -> None:
         self.path = path
+        self.patience = patience
         self._tail: _Tail | None = None
 
     def append(self, kind: str, data: Mapping[str, object], *, sync: bool = False) -> JournalRecord:
@@ -87,7 +91,7 @@ class Journal:
             self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
         try:
-            _lock(descriptor, self.path)
+            _lock(descriptor, self.path, self.patience)
             status = os.fstat(descriptor)
             tail = self._tail
             notes: list[tuple[str, Mapping[str, object]]] = []
@@ -201,8 +205,8 @@ def verify(path: Path, anchor: tuple[int, str] | None = None) -> Verification:
     return Verification(count, previous, tuple(problems), torn)
 
 
-def _lock(descriptor: int, path: Path) -> None:
-    deadline = time.monotonic() + LOCK_PATIENCE
+def _lock(descriptor: int, path: Path, patience: float) -> None:
+    deadline = time.monotonic() + patience
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -213,7 +217,7 @@ def _lock(descriptor: int, path: Path) -> None:
         if time.monotonic() > deadline:
             raise Busy(
                 "the journal cannot be written",
-                f"another process has held {path} for {LOCK_PATIENCE:.0f} seconds",
+                f"another process has held {path} for {patience:.1f} seconds",
                 "find the stopped process that holds it: fuser -v " + str(path),
                 code="journal-busy",
             )

@@ -46,11 +46,12 @@ def settle(
         _never(write.real, "fs.write", place, below_only=False)
     for place in kept_out:
         _never(read.real, "fs.read", place, below_only=True)
-    deny = _masks(_absolute(draft, "fs.deny", folders, home), {**read.real, **write.real})
+    deny = _masks(_absolute(draft, "fs.deny", folders, home), read.real, write.real)
     for place in kept_out:
-        if any(paths.covers(grant, place) for grant in read.real) and paths.expand(place):
+        if _covered(place, read.real):
             deny[place] = Held(place, "built-in rule: no box sees this folder", 0, False)
-    lists = {"fs.read": _readable(read, write), "fs.write": _pruned(write), "fs.deny": deny}
+    hiding = {path: held for path, held in deny.items() if not _covered(path, deny)}
+    lists = {"fs.read": _readable(read, write), "fs.write": _pruned(write), "fs.deny": hiding}
     return Settled(
         {key: tuple(sorted(found)) for key, found in lists.items()},
         {f"{key}[{path}]": held.where for key, found in lists.items() for path, held in found.items()},
@@ -125,32 +126,42 @@ def _covered(path: str, granted: Mapping[str, Held]) -> bool:
     return any(paths.covers(grant, path) and grant != path for grant in granted)
 
 
-def _masks(masks: Mapping[str, Held], granted: Mapping[str, Held]) -> dict[str, Held]:
+def _masks(masks: Mapping[str, Held], read: Mapping[str, Held], write: Mapping[str, Held]) -> dict[str, Held]:
+    """The masks below a grant, by real path. Below a read grant a name is hidden before the host makes it."""
+    granted = {**read, **write}
     found: dict[str, Held] = {}
     for mask, held in masks.items():
         expanded = paths.expand(mask)
-        for one in expanded:
-            real = paths.trail(one).real
+        for one in expanded or (mask,):
+            real = _led_to(one, held)
             inside = next((grant for grant in granted if paths.covers(real, grant)), None)
-            around = _covered(real, granted)
-            if inside is not None and (around or held.explicit):
+            around = any(paths.covers(grant, paths.fixed_part(real)) for grant in granted)
+            if inside is not None and (_covered(real, granted) or held.explicit):
                 raise UsageError(
                     "a path is granted and denied at once",
                     f"{granted[inside].where}: grants {inside}; {held.where}: fs.deny hides {real}",
                     f'remove the grant, or take the mask away with fs.deny = ["!{held.value}"]',
                     code="granted-and-denied",
                 )
-            if around:
+            if inside is not None or not around:
+                continue
+            if expanded or not (paths.is_pattern(real) or _covered(real, write)):
                 found[real] = held
-        fixed = paths.fixed_part(mask)
-        if not expanded and held.explicit and any(paths.covers(grant, fixed) for grant in granted):
-            raise UsageError(
-                "fs.deny names a path that does not exist",
-                f"{held.where}: a grant covers {mask}, and what is not there cannot be hidden",
-                "make it, or grant less than the folder above it",
-                code="no-such-path",
-            )
+            elif held.explicit:
+                raise UsageError(
+                    "fs.deny names a path that does not exist",
+                    f"{held.where}: {mask}, a pattern or below a write grant, must exist to be hidden",
+                    "make it, or grant less than the folder above it",
+                    code="no-such-path",
+                )
     return found
+
+
+def _led_to(path: str, held: Held) -> str:
+    try:
+        return paths.trail(path).real
+    except (ValueError, OSError) as error:
+        raise _bad_path("fs.deny", held, error) from None
 
 
 def _never(granted: Mapping[str, Held], key: str, place: str, *, below_only: bool) -> None:

@@ -11,6 +11,9 @@ from typing import NamedTuple
 POLICY_VERSION = 1
 TIERS = ("workspace", "process", "supervised", "container", "microvm")
 
+# The tier itself gives the box these; another value could not be true inside.
+OWN_VARIABLES = frozenset({"HOME", "USER", "LOGNAME", "SHELL"})
+
 
 class FsPolicy(NamedTuple):
     read: tuple[str, ...]  # host paths granted read and execute; ~ already expanded, absolute
@@ -26,8 +29,14 @@ class NetPolicy(NamedTuple):
 
 
 class EnvPolicy(NamedTuple):
-    passed: tuple[str, ...]  # names copied from the caller's environment
+    passed: tuple[str, ...]  # names copied from the caller's environment; LC_* stands for all that begin so
     set: tuple[tuple[str, str], ...]
+
+    def passes(self, name: str) -> bool:
+        """Whether the caller's variable ``name`` is copied into the box."""
+        if name in OWN_VARIABLES:
+            return False
+        return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in self.passed)
 
 
 class Resources(NamedTuple):

@@ -100,8 +100,8 @@ PATHS = """\
 - A path that a built-in profile grants and this host lacks is left out. A path that you grant and that does
   not exist is an error.
 - A grant through symbolic links becomes the real path, with the links beside it, so that masks hold.
-- `fs.deny` hides what a grant covers. The `default` profile hides the usual places of credentials. Granting
-  and denying the same path is an error.
+- `fs.deny` hides what a grant covers; below a read grant even a name that the host makes later.
+  The `default` profile hides the usual places of credentials. Granting and denying the same path is an error.
 - Cloche's own state, and the git directory of the repository, are never granted and are hidden wherever a
   grant covers them. Cloche's configuration is never writable. A write grant that would cover one is refused.
 """

@@ -175,9 +175,6 @@ TABLES = frozenset(key.path.rpartition(".")[0] for key in KEYS if "." in key.pat
 # Keys of a profile that shape it but are not part of the resolved policy.
 EXTENDS = "extends"
 
-# The tier itself gives the box these; another value could not be true inside.
-OWN_VARIABLES = frozenset({"HOME", "USER", "LOGNAME", "SHELL"})
-
 
 class FileKey(NamedTuple):
     """One key beside the profiles, at the top of a file."""

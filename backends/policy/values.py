@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from backends.policy.schema import OWN_VARIABLES, Key
+from backends.policy.model import OWN_VARIABLES
+from backends.policy.schema import Key
 
 SIZE_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 TIME_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.policy import schema, values
+from backends.policy.model import EnvPolicy
 
 
 @pytest.mark.parametrize(
@@ -105,3 +106,15 @@ def test_variables_of_the_box_can_neither_be_passed_nor_set() -> None:
         values.entry(schema.BY_PATH["env.pass"], "HOME")
     with pytest.raises(ValueError, match="box's own"):
         values.pair(schema.BY_PATH["env.set"], "SHELL", "/bin/sh")
+
+
+def test_a_pass_list_passes_names_and_beginnings_and_never_the_boxs_own() -> None:
+    env = EnvPolicy(passed=("LANG", "LC_*"), set=())
+    assert [name for name in ("LANG", "LANGUAGE", "LC_ALL", "LC_", "XLC_A") if env.passes(name)] == [
+        "LANG",
+        "LC_ALL",
+        "LC_",
+    ]
+    everything = EnvPolicy(passed=("*",), set=())
+    assert everything.passes("AWS_SECRET")
+    assert not any(everything.passes(name) for name in ("HOME", "USER", "LOGNAME", "SHELL"))

@@ -73,7 +73,6 @@ def finish(building: Building) -> Path:
     with building.process as process:
         out, complaint = process.communicate()
     if process.returncode != 0:
-        abandon(building)
         raise failure(PACK[:1], Output(process.returncode, out, complaint))
     for folder in (building.fresh, building.fresh / "pack", building.fresh / "info"):
         folder.chmod(0o755)  # the box reads it as another user; the folders above stay private
@@ -89,9 +88,10 @@ def finish(building: Building) -> Path:
 def abandon(building: Building) -> None:
     """End the packing and remove what it wrote so far."""
     if building.process is not None:
-        building.process.kill()
-        building.process.communicate()
-        shutil.rmtree(building.fresh)
+        if building.process.poll() is None:
+            building.process.kill()
+            building.process.communicate()
+        shutil.rmtree(building.fresh, ignore_errors=True)
 
 
 def _ancestor(source: Git, group: Path, commit: str) -> Path | None:

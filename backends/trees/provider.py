@@ -13,7 +13,6 @@ from pathlib import Path
 from backends.boxes.layout import BoxPaths
 from backends.trees import packs, quarantine, repo, source, statcache, worktree
 from backends.trees.checkout import Written, checkout
-from backends.trees.git import Git
 from backends.trees.values import Base, Source
 
 MOUNT_POINT = ".git"
@@ -29,26 +28,24 @@ def prepare(
 ) -> None:
     """Make quarantine, tree and private repository of a confined box; the box's root exists already.
 
-    ``origin`` is the source, or for a detached box the quarantine itself
-    (:mod:`backends.trees.detached`), which exists then. ``history``: see
-    :class:`backends.policy.model.Policy`. ``owner`` (uid, gid): who the box's processes run as, where that
-    is not the caller; tree and repository are given to it, and need no other ``chown`` (one would change
-    every file's change time, and the first snapshot would read them all).
+    ``origin`` is the source repository, ``history`` as in :class:`backends.policy.model.Policy`. ``owner``
+    (uid, gid): who the box's processes run as, where that is not the caller. Tree and repository are given
+    to it and need no other ``chown``, which would change every file's change time, so that the first
+    snapshot would read them all.
     """
     git = source.git(origin)
-    if not paths.quarantine.exists():
-        quarantine.init(paths, git.objects, source.object_format(base.commit))
+    quarantine.init(paths, git.objects, source.object_format(base.commit))
     building = packs.begin(git, paths.repository_key, base, history)
     try:
-        paths.tree.mkdir()
+        paths.tree.mkdir(mode=0o700)
         # The mount point of the private repository: empty and not the box's, so that a Git which a person's
         # prompt or editor starts in the tree finds nothing that could name a program.
         (paths.tree / MOUNT_POINT).mkdir(mode=0o555)
         written = checkout(git, base.tree, paths.tree, owner=owner)
+        objects = packs.finish(building)
     except BaseException:
         packs.abandon(building)
         raise
-    objects = packs.finish(building)
     repo.make_private(
         paths, base, objects, written, history=history, shallow=_shallow(origin), owner=owner
     )  # fmt: skip
@@ -59,7 +56,7 @@ def prepare(
 
 def prepare_worktree(paths: BoxPaths, origin: Source, base: Base) -> None:
     """Make quarantine and linked worktree of an unconfined (``workspace``) box."""
-    quarantine.init(paths, Git(Path(origin.common_dir)).objects, source.object_format(base.commit))
+    quarantine.init(paths, source.git(origin).objects, source.object_format(base.commit))
     remember(paths, worktree.add(paths, origin, base))
 
 

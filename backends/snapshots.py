@@ -236,6 +236,7 @@ class ApplyOutcome(NamedTuple):
     new: str
     mode: str  # fast-forward, merge, squash
     who: str
+    notes: tuple[str, ...] = ()  # what the person should still do, such as running a filter
 
 
 class Finding(NamedTuple):

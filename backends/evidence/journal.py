@@ -65,7 +65,8 @@ def canonical(value: object) -> bytes:
 class Journal:
     """A writer. It keeps no descriptor open, so one object may be used by several threads.
 
-    ``patience`` is how long an append waits for the lock, in seconds: little for a writer that must not stall.
+    ``patience`` is how long an append waits for the lock, in seconds: little for a writer that must not
+    stall.
     """
 
     def __init__(self, path: Path, patience: float = LOCK_PATIENCE) -> None:

@@ -100,11 +100,13 @@ def run_checks(
     *,
     skipped: Iterable[tuple[bytes, str]] = (),
     findings: Iterable[tuple[str, bytes, str]] = (),
+    unlisted: int = 0,
 ) -> tuple[CheckRow, ...]:
     """Every check on one proposal. ``git`` reads the quarantine.
 
     ``skipped`` are the paths that the snapshot left out, with the reason, and ``findings`` what the reader of
     the box saw beside the tree (:class:`backends.trees.values.Finding`): an object cannot show either.
+    ``unlisted`` is the number of both beyond those that are listed.
     """
     base, tree = listing(git, base_tree), listing(git, snapshot_tree)
     changes = [
@@ -118,6 +120,10 @@ def run_checks(
     _check_shape(rows, base.entries, tree.entries, tree.repeated, known)
     _check_links(rows, git, base.entries, tree.entries)
     _check_left_out(rows, skipped, findings, known)
+    if unlisted:
+        rows.add(
+            "unread", REFUSED, f"{unlisted} more paths were left out or stand out and are not listed", None
+        )
     for change in changes:
         _check_change(rows, change)
     _check_contents(rows, git, changes)

@@ -144,7 +144,7 @@ def _folder(out: Path, force: bool) -> int:
 
 
 def _write(folder: int, name: str, text: bytes) -> None:
-    """Write one file so that it is there whole or not at all; a link of that name is replaced, not followed."""
+    """Write one file so that it is there whole or not at all; a link in its place is not followed."""
     temporary = f".{name}.{secrets.token_hex(8)}"
     descriptor = os.open(
         temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, MODE, dir_fd=folder

@@ -150,9 +150,9 @@ class Engine:
         ``Refused``: unborn HEAD, a tier that cannot be had, a key that the tier cannot enforce. ``Busy``: the
         name is taken. ``UsageError``: name, revision, profile. A failure at any step leaves nothing behind.
         """
-        from backends.verbs import create
+        from backends.verbs import creation
 
-        return self._list().row(create.create(request, self.cwd))
+        return self._list().row(creation.create(request, self.cwd))
 
     def run(
         self,
@@ -225,7 +225,8 @@ class Engine:
         """
         from backends.verbs import outcome
 
-        return outcome.export(self.find(ref), self.cwd / out, force)
+        paths = self.find(ref)
+        return outcome.export(paths, self._list().row(paths), self.cwd / out, force)
 
     def apply(
         self, ref: str, *, squash: bool = False, as_name: str | None = None, expect: str | None = None

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from app.cli.context import Context
-from app.cli.escape import escape
 from app.cli.render import age, report, size
 from backends.engine import NewBox
 from backends.errors import ClocheError, UsageError
+from backends.evidence.visible import visible
 from backends.snapshots import BoxRow, RemovalOutcome
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -49,19 +49,25 @@ def new(context: Context, args: argparse.Namespace) -> int:
         context.document(box=row, policy_digest=context.engine.policy_digest(row.key), root=str(paths.root))
         return 0
     context.say(row.name)
-    where = f"base {row.base[:12]}" + (f" of {row.base_ref.removeprefix('refs/heads/')}" if row.base_ref else "")
+    where = f"base {row.base[:12]}" + (
+        f" of {row.base_ref.removeprefix('refs/heads/')}" if row.base_ref else ""
+    )
     context.note(f"tier {row.tier}, profile {row.profile}, {where}")
     if row.unconfined:
-        context.note("nothing confines a box of tier workspace: its processes run as you, and can write its journal")
+        context.note(
+            "nothing confines a box of tier workspace: its processes run as you, and can write its journal"
+        )
     context.note(f"next: cloche run {row.name} -- CMD, or cloche shell {row.name}")
     return 0
 
 
 def state_text(row: BoxRow) -> str:
     """State and liveness in words, without colour."""
-    return {"live": f"{row.state}, live", "slow": f"{row.state}, keeper slow", "lost": f"{row.state}, keeper lost"}.get(
-        row.live, row.state
-    )
+    return {
+        "live": f"{row.state}, live",
+        "slow": f"{row.state}, keeper slow",
+        "lost": f"{row.state}, keeper lost",
+    }.get(row.live, row.state)
 
 
 def _diff_text(row: BoxRow) -> str:
@@ -123,7 +129,9 @@ def stop(context: Context, args: argparse.Namespace) -> int:
         paths = context.engine.find(ref)
         stopped = context.engine.stop(ref)
         if not context.json:
-            context.say(f"{escape(paths.name)}: " + ("stopped, no process is left" if stopped else "was not live"))
+            context.say(
+                f"{visible(paths.name)}: " + ("stopped, no process is left" if stopped else "was not live")
+            )
         return {"box": paths.key, "stopped": stopped}
 
     return _each(context, args.boxes, act)
@@ -136,7 +144,7 @@ def abort(context: Context, args: argparse.Namespace) -> int:
         paths = context.engine.find(ref)
         context.engine.abort(ref, args.why)
         if not context.json:
-            context.say(f"{escape(paths.name)}: aborted")
+            context.say(f"{visible(paths.name)}: aborted")
         return {"box": paths.key, "state": "aborted"}
 
     return _each(context, args.boxes, act)
@@ -155,7 +163,7 @@ def _removed(context: Context, outcomes: tuple[RemovalOutcome, ...]) -> int:
             if not context.json:
                 report(error, False)
         elif not context.json:
-            context.say(f"{escape(outcome.box)}: {outcome.detail}")
+            context.say(f"{visible(outcome.box)}: {outcome.detail}")
     return code
 
 

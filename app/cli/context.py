@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.cli.escape import escape
 from app.cli.table import Verb
 from backends.engine import Engine
+from backends.evidence.visible import visible
 
 
 def plain(value: Any) -> Any:
@@ -46,7 +46,7 @@ class Context:
     def note(self, text: str) -> None:
         """A remark beside the answer, on standard error."""
         sys.stdout.flush()
-        sys.stderr.write(escape(text) + "\n")
+        sys.stderr.write(visible(text) + "\n")
 
     def rows(self, headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
         """A table for people; every cell is escaped here. ``right``: columns aligned to the right."""

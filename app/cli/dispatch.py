@@ -42,7 +42,9 @@ def _add(parser: argparse.ArgumentParser, param: Param) -> None:
 
 def parser_for(verb: Verb) -> argparse.ArgumentParser:
     """The parser of one verb; options may stand before or after the names."""
-    parser = _Parser(prog=f"cloche {verb.name}", description=verb.summary, epilog=verb.notes, allow_abbrev=False)
+    parser = _Parser(
+        prog=f"cloche {verb.name}", description=verb.summary, epilog=verb.notes, allow_abbrev=False
+    )
     for param in (*verb.params, JSON):
         _add(parser, param)
     return parser
@@ -56,8 +58,12 @@ def overview() -> str:
         lines.append(group)
         lines += [f"  {verb.name:<{width}}{verb.summary}" for verb in VERBS if verb.group == group]
         lines.append("")
-    lines.append("cloche VERB --help tells more; every verb takes --json. Exit codes: 0 done, 1 a check failed,")
-    lines.append("2 usage, 3 refused, 4 no such box, 5 busy or conflict, 124 wall limit, else the command's own.")
+    lines.append(
+        "cloche VERB --help tells more; every verb takes --json. Exit codes: 0 done, 1 a check failed,"
+    )
+    lines.append(
+        "2 usage, 3 refused, 4 no such box, 5 busy or conflict, 124 wall limit, else the command's own."
+    )
     return "\n".join(lines)
 
 

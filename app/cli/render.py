@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING
 
-from app.cli.escape import escape
-from backends.errors import ClocheError
+from backends.errors import EXIT_CHECK_FAILED, ClocheError
+from backends.evidence.visible import visible
+
+if TYPE_CHECKING:
+    from app.cli.context import Context
+    from backends.snapshots import Finding
 
 
 def report(error: ClocheError, as_json: bool) -> None:
@@ -17,7 +21,9 @@ def report(error: ClocheError, as_json: bool) -> None:
     if as_json:
         text = json.dumps({"schema": "cloche.error/1", **error.as_dict()}, ensure_ascii=True)
     else:
-        text = f"cloche: {escape(error.what)}\n  why:  {escape(error.why)}\n  next: {escape(error.next_step)}"
+        text = (
+            f"cloche: {visible(error.what)}\n  why:  {visible(error.why)}\n  next: {visible(error.next_step)}"
+        )
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
@@ -32,14 +38,9 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
     for index, header in enumerate(headers):
         grid.add_column(Text(header), justify="right" if index in right else "left", overflow="fold")
     for row in rows:
-        grid.add_row(*(Text(escape(cell)) for cell in row))
-    console(sys.stdout, Console).print(grid)
-
-
-def console(stream: TextIO, kind: type) -> object:
-    """A console that adds nothing of its own: no markup, no emoji, no highlighting."""
-    width = None if stream.isatty() else 10_000
-    return kind(file=stream, width=width, markup=False, emoji=False, highlight=False)
+        grid.add_row(*(Text(visible(cell)) for cell in row))
+    width = None if sys.stdout.isatty() else 10_000
+    Console(width=width, markup=False, emoji=False, highlight=False).print(grid)
 
 
 def size(count: int | None) -> str:
@@ -67,3 +68,16 @@ def moment(epoch: float) -> str:
     import time
 
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(epoch))
+
+
+def findings(context: Context, rows: Sequence[Finding], **members: object) -> int:
+    """Print what a check found; 1 when something failed, else 0."""
+    failed = any(row.verdict == "fail" for row in rows)
+    if context.json:
+        context.document(**members, ok=not failed, findings=rows)
+    else:
+        table(
+            ("VERDICT", "WHAT", "EVIDENCE", "REMEDY"),
+            [(row.verdict, f"{row.id}: {row.text}", row.evidence, row.remedy or "-") for row in rows],
+        )
+    return EXIT_CHECK_FAILED if failed else 0

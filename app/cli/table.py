@@ -54,7 +54,9 @@ _MAYBE_BOX = Param(("box",), "name of the box", "positional", "BOX", many="?")
 _BOXES = Param(("boxes",), "names of boxes", "positional", "BOX", many="+")
 _REST = Param(("command",), "the command and its arguments, after --", "rest", "CMD")
 _ALL = Param(("-a", "--all"), "boxes of all repositories", "flag")
-_PROFILE = Param(("--profile",), "profile to resolve (default: the one that the configuration names)", metavar="P")
+_PROFILE = Param(
+    ("--profile",), "profile to resolve (default: the one that the configuration names)", metavar="P"
+)
 
 _BOX_FIELD = Field("box", "string", "key of the box: <repository key>/<name>")
 _ROW = Field("box", "box", "the box, see *Box*")
@@ -69,14 +71,29 @@ VERBS: tuple[Verb, ...] = (
         "Make a box: a checkout with a pinned base and one resolved policy.",
         "boxes:new",
         "cloche.new/1",
-        (_ROW, Field("policy_digest", "string", "SHA-256 of policy.json"), Field("root", "string", "folder of the box")),
         (
-            Param(("name",), "name of the box (default: a readable random one)", "positional", "NAME", many="?"),
+            _ROW,
+            Field("policy_digest", "string", "SHA-256 of policy.json"),
+            Field("root", "string", "folder of the box"),
+        ),
+        (
+            Param(
+                ("name",), "name of the box (default: a readable random one)", "positional", "NAME", many="?"
+            ),
             Param(("--from",), "revision to start from (default: HEAD)", metavar="REV", default="HEAD"),
-            Param(("--tier",), "what enforces the boundary (default: the profile's, then auto)", choices=TIERS),
-            Param(("--profile",), "profile to resolve (default: the configuration's)", metavar="P", default=""),
+            Param(
+                ("--tier",), "what enforces the boundary (default: the profile's, then auto)", choices=TIERS
+            ),
+            Param(
+                ("--profile",), "profile to resolve (default: the configuration's)", metavar="P", default=""
+            ),
             Param(("--image",), "image for the container and microvm tiers", metavar="I", default=""),
-            Param(("--clone",), "clone this https, ssh or file URL; such a box is detached", metavar="URL", default=""),
+            Param(
+                ("--clone",),
+                "clone this https, ssh or file URL; such a box is detached",
+                metavar="URL",
+                default="",
+            ),
             Param(("--empty",), "start with no files and no repository; such a box is detached", "flag"),
             Param(("--purpose",), "what the box is for, in a few words", metavar="TEXT", default=""),
             Param(("--expires",), "when it should be gone: 90m, 8h, 3d", metavar="TIME", default=""),
@@ -102,8 +119,9 @@ VERBS: tuple[Verb, ...] = (
             Param(("--cwd",), "folder to start in, below the tree", metavar="DIR", default=""),
             _REST,
         ),
-        "Options come before BOX. Because standard output is the command's own, `--json` prints its document on "
-        "standard error when the command has ended. Killing `cloche run` with SIGKILL leaves the command running.",
+        "Options come before BOX. Because standard output is the command's own, `--json` prints its document "
+        "on standard error when the command has ended. Killing `cloche run` with SIGKILL leaves the command "
+        "running.",
     ),
     Verb(
         "shell",
@@ -133,7 +151,12 @@ VERBS: tuple[Verb, ...] = (
             Field("detached", "boolean", "true when the session goes on"),
             Field("exit", "number or null", "exit code, null when detached"),
         ),
-        (_BOX, Param(("session",), "number of the session (default: the newest)", "positional", "SESSION", many="?")),
+        (
+            _BOX,
+            Param(
+                ("session",), "number of the session (default: the newest)", "positional", "SESSION", many="?"
+            ),
+        ),
     ),
     Verb(
         "stop",
@@ -141,7 +164,11 @@ VERBS: tuple[Verb, ...] = (
         "End every process of boxes; returns after none survives.",
         "boxes:stop",
         "cloche.stop/1",
-        (Field("results", "list", "for each box: `box`, `stopped` (false: it was not live), `error` or null"),),
+        (
+            Field(
+                "results", "list", "for each box: `box`, `stopped` (false: it was not live), `error` or null"
+            ),
+        ),
         (_BOXES,),
     ),
     Verb(
@@ -163,9 +190,15 @@ VERBS: tuple[Verb, ...] = (
         (
             _ROW,
             Field("policy_digest", "string", "SHA-256 of policy.json"),
-            Field("launch_host", "string", "node, kernel and boot of the last launch, empty before the first"),
+            Field(
+                "launch_host", "string", "node, kernel and boot of the last launch, empty before the first"
+            ),
             Field("tree_provider", "string", "checkout or overlay"),
-            Field("enforcement", "list", "rows of `key`, `requested`, `enforced`, `missing`, `mechanism`, `proof`"),
+            Field(
+                "enforcement",
+                "list",
+                "rows of `key`, `requested`, `enforced`, `missing`, `mechanism`, `proof`",
+            ),
             Field("claims", "list", "rows of `id`, `text`, `result`, `evidence`, `duration`"),
             Field("answers", "list", "pairs: the five questions and what holds for this box"),
             Field("snapshot", "snapshot or null", "the proposal"),
@@ -183,8 +216,8 @@ VERBS: tuple[Verb, ...] = (
             Field(
                 "processes",
                 "list",
-                "depth first: `ident` and `parent` (`pid`, `start`), `depth`, `state`, `cpu`, `rss`, `age`, `name`, "
-                "`command` (redacted), `session`",
+                "depth first: `ident` and `parent` (`pid`, `start`), `depth`, `state`, `cpu`, `rss`, `age`, "
+                "`name`, `command` (redacted), `session`",
             ),
         ),
         (_BOX,),
@@ -204,7 +237,11 @@ VERBS: tuple[Verb, ...] = (
                 "list",
                 "`kind`, `object`, `rule`, `lane`, `enforced_by`, `pid`, `command`, `count`, `first`, `last`",
             ),
-            Field("not_observed", "list", "`kind` and `reason`: what this tier cannot see; never to be read as zero"),
+            Field(
+                "not_observed",
+                "list",
+                "`kind` and `reason`: what this tier cannot see; never to be read as zero",
+            ),
         ),
         (_BOX,),
     ),
@@ -247,7 +284,8 @@ VERBS: tuple[Verb, ...] = (
             Field(
                 "changes",
                 "list",
-                "`path`, `old_path`, `status`, `old_mode`, `new_mode`, `old_oid`, `new_oid`, `added`, `deleted`",
+                "`path`, `old_path`, `status`, `old_mode`, `new_mode`, `old_oid`, `new_oid`, `added`, "
+                "`deleted`",
             ),
             Field("skipped", "list", "pairs of path and reason: what could not be read"),
         ),
@@ -264,7 +302,11 @@ VERBS: tuple[Verb, ...] = (
         "Freeze what a box holds as its proposal.",
         "gate:propose",
         "cloche.propose/1",
-        (_BOX_FIELD, _SNAPSHOT, Field("checks", "list", "`id`, `verdict` (pass, warn, refuse), `reason`, `path`")),
+        (
+            _BOX_FIELD,
+            _SNAPSHOT,
+            Field("checks", "list", "`id`, `verdict` (pass, warn, refuse), `reason`, `path`"),
+        ),
         (_BOX, Param(("--stop",), "end the box's processes first", "flag")),
     ),
     Verb(
@@ -306,7 +348,9 @@ VERBS: tuple[Verb, ...] = (
         (
             _BOX,
             Param(("--squash",), "one commit on top of the branch instead of a merge", "flag"),
-            Param(("--as",), "apply as a script of this name, without a question; journalled", metavar="NAME"),
+            Param(
+                ("--as",), "apply as a script of this name, without a question; journalled", metavar="NAME"
+            ),
             Param(("--expect",), "refuse unless this is the proposed snapshot", metavar="ID"),
         ),
         "A person applies: on a terminal it asks, naming branch, commit and snapshot; without one `--as` is "
@@ -365,7 +409,15 @@ VERBS: tuple[Verb, ...] = (
             Field("ok", "boolean", "false when a finding failed (exit 1)"),
             Field("findings", "list", "`id`, `verdict`, `text`, `evidence`, `remedy`"),
         ),
-        (Param(("file",), "file to check (default: all that would count here)", "positional", "FILE", many="?"),),
+        (
+            Param(
+                ("file",),
+                "file to check (default: all that would count here)",
+                "positional",
+                "FILE",
+                many="?",
+            ),
+        ),
     ),
     Verb(
         "policy show",
@@ -373,7 +425,10 @@ VERBS: tuple[Verb, ...] = (
         "Print the policy of a box, or the one that a profile gives here.",
         "policy:show",
         "cloche.policy-show/1",
-        (Field("digest", "string", "SHA-256 of policy.json"), Field("policy", "object", "the resolved policy")),
+        (
+            Field("digest", "string", "SHA-256 of policy.json"),
+            Field("policy", "object", "the resolved policy"),
+        ),
         (_MAYBE_BOX, _PROFILE),
     ),
     Verb(
@@ -400,7 +455,11 @@ VERBS: tuple[Verb, ...] = (
         "Try what this host can enforce; every answer is an action that just ran.",
         "host:probe",
         "cloche.probe/1",
-        (Field("claims", "list", "`id`, `text`, `result` (proved, failed, not run), `evidence`, `duration`"),),
+        (
+            Field(
+                "claims", "list", "`id`, `text`, `result` (proved, failed, not run), `evidence`, `duration`"
+            ),
+        ),
     ),
     Verb(
         "doctor",
@@ -420,7 +479,10 @@ VERBS: tuple[Verb, ...] = (
         "Open the workbench on a sample repository with three boxes; or remove them.",
         "start:demo",
         "cloche.demo/1",
-        (Field("folder", "string", "where the sample repository lies"), Field("removed", "boolean", "after --remove")),
+        (
+            Field("folder", "string", "where the sample repository lies"),
+            Field("removed", "boolean", "after --remove"),
+        ),
         (
             Param(("--remove",), "remove the sample repository and its boxes", "flag"),
             Param(("--text",), "tell the same as text, as it is without a terminal", "flag"),

@@ -80,7 +80,7 @@ def _signals() -> Iterator[int]:
 
 
 def join(terminal: Terminal) -> bool:
-    """Carry bytes between the user's terminal and the session; True when it was detached, False at its end."""
+    """Carry bytes between the user's terminal and the session; True when detached, False at its end."""
     screen = OutputFilter(terminal_is_utf8())
     pending = bytearray()
     os.set_blocking(terminal.fd, False)
@@ -196,7 +196,10 @@ def attach(context: Context, args: argparse.Namespace) -> int:
     if args.session is not None:
         if not args.session.isdecimal():
             raise UsageError(
-                f"{args.session!r} is no session", "a session has a number", f"cloche log {args.box}", code="usage"
+                f"{args.session!r} is no session",
+                "a session has a number",
+                f"cloche log {args.box}",
+                code="usage",
             )
         number = int(args.session)
     rows, cols = _size()

@@ -86,7 +86,7 @@ class Lister:
         lives = {entry.paths.key: liveness.read(entry.paths) for entry in found}
         wanted = {e.paths.key: e.paths for e in found if lives[e.paths.key].kind == "live"}
         answers = asking.ask(wanted, [("stat", {})]) if wanted else {}
-        scan = processes.scan() if wanted else None
+        scan = self._meter.scan() if wanted else None
         rows = [self._row(e, lives[e.paths.key], answers.get(e.paths.key), scan) for e in found]
         return tuple(sorted(rows, key=lambda row: (row.created, row.key)))
 
@@ -95,14 +95,14 @@ class Lister:
         entry = store.Entry(paths, load(paths), None)
         live = liveness.read(paths)
         answers = asking.ask({paths.key: paths}, [("stat", {})]) if live.kind == "live" else {}
-        return self._row(entry, live, answers.get(paths.key), processes.scan() if answers else None)
+        return self._row(entry, live, answers.get(paths.key), self._meter.scan() if answers else None)
 
     def _row(
         self,
         entry: store.Entry,
         live: liveness.Liveness,
         answers: asking.Answers | None,
-        scan: processes.Scan | None,
+        scan: processes.Sight | None,
     ) -> BoxRow:
         paths, manifest = entry.paths, entry.manifest
         if manifest is None:
@@ -113,8 +113,7 @@ class Lister:
         if kind == "lost" and manifest.state != RUNNING:
             kind = ""  # it died with nothing in the box: nothing was lost
         stat = answers.replies.get("stat", {}) if answers else {}
-        tree = processes.below(scan, live.init) if scan and kind in ("live", "slow") else []
-        shares = self._meter.shares(scan, tree) if scan else {}
+        tree = scan.tree(live.init, commands=False) if scan and kind in ("live", "slow") else ()
         summary = self._summary(paths)
         # While it lives, the keeper has counted refusals that it did not write down yet.
         denied = stat.get("denied")
@@ -134,8 +133,8 @@ class Lister:
             expires=manifest.expires,
             needs=_needs(manifest, kind, summary.last_exit),
             processes=len(tree),
-            cpu=round(sum(shares.values()), 1),
-            rss=sum(raw.rss for raw, _ in tree),
+            cpu=round(sum(one.cpu for one in tree), 1),
+            rss=sum(one.rss for one in tree),
             denied=denied if isinstance(denied, int) else summary.denied,
             stat=self._stat(manifest, paths),
             last_line=_last_line(stat),
@@ -181,9 +180,9 @@ class Lister:
 
     # ---------------------------------------------------------------- one box in full
 
-    def _numbers(self, reply: dict[str, Any]) -> dict[ProcessId, int]:
+    def _numbers(self, reply: dict[str, Any]) -> dict[int, int]:
         return {
-            ProcessId(*row["process"]): row["id"]
+            row["process"][0]: row["id"]
             for row in reply.get("sessions", [])
             if isinstance(row, dict) and row.get("process")
         }
@@ -194,7 +193,7 @@ class Lister:
         if not liveness.alive(live.init):
             return ()
         reply = asking.ask({paths.key: paths}, [("sessions", {})])[paths.key].replies.get("sessions", {})
-        return self._meter.rows(processes.scan(), live.init, self._numbers(reply))
+        return self._meter.scan().tree(live.init, self._numbers(reply))
 
     def view(self, paths: BoxPaths, lines: int) -> BoxView:
         """Row, processes, tally, sessions and the tail of the output of one box."""
@@ -209,15 +208,15 @@ class Lister:
                 ("output", {"session": None, "limit": min(lines * 512, 1 << 18)}),
             ]
             answers = asking.ask({paths.key: paths}, questions)[paths.key]
-            scan = processes.scan()
+            scan = self._meter.scan()
         row = self._row(store.Entry(paths, manifest, None), live, answers, scan)
         replies = answers.replies if answers else {}
-        tree = self._meter.rows(scan, live.init, self._numbers(replies.get("sessions", {}))) if scan else ()
+        tree = scan.tree(live.init, self._numbers(replies.get("sessions", {}))) if scan else ()
         with self._lock:
             digest = self._digests.setdefault(paths.key, records.Digest(paths))
         digest.refresh()
         return BoxView(
-            row._replace(processes=len(tree), cpu=round(sum(one.cpu for one in tree), 1)) if tree else row,
+            row,
             tree,
             digest.tally(records.not_observed(paths)),
             _with_processes(digest.sessions(live.kind == "live"), replies.get("sessions", {})),

@@ -15,6 +15,7 @@ from backends.boxes.manifest import Manifest, load, save, write_atomically
 from backends.errors import Busy, ClocheError
 from backends.evidence.journal import Journal, head
 
+LAST_BREATH = 0.5  # seconds
 AFTER_DEATH = 2.0  # seconds within which init follows its keeper (death pipe)
 
 
@@ -78,12 +79,15 @@ def holding(paths: BoxPaths, verb: str, *, end_idle: bool = False) -> Iterator[H
 def _end_idle_keeper(paths: BoxPaths, verb: str) -> None:
     if liveness.read(paths).kind != "live":
         return
-    require(paths.name, load(paths).state, verb)
     from backends.keeper import client
 
     with client.connect(paths) as keeper:
-        count = keeper.call("stat").get("processes", 0)
+        # Right after `cloche run` returned, the last children of its command may still be ending.
+        until = time.monotonic() + LAST_BREATH
+        while (count := keeper.call("stat").get("processes", 0)) and time.monotonic() < until:
+            time.sleep(0.02)
         if count:
+            require(paths.name, load(paths).state, verb)
             raise Busy(
                 f"cannot {verb} box {paths.name}",
                 f"{count} of its processes run",
@@ -91,6 +95,14 @@ def _end_idle_keeper(paths: BoxPaths, verb: str) -> None:
                 code="running",
             )
         keeper.call("stop")
+    wait_for_end(paths)
+
+
+def wait_for_end(paths: BoxPaths, limit: float = 3.0) -> None:
+    """Wait until a keeper that was told to stop has gone, and with it its hold on the lock."""
+    live = liveness.read(paths)
+    if live.keeper is not None:
+        liveness.wait_gone(live.keeper, limit)
 
 
 def settle(held: Held) -> None:

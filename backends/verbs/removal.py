@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from backends.boxes import liveness, manifest, store
-from backends.boxes.deletion import delete
 from backends.boxes.layout import BoxPaths, state_dir
 from backends.boxes.lifecycle import ABORTED, APPLIED, RUNNING, require
 from backends.boxes.manifest import Manifest
 from backends.errors import Busy, ClocheError, Refused
 from backends.snapshots import RemovalOutcome
+from backends.trees.remove import remove as delete
+from backends.trees.values import Source
 from backends.verbs import passage
 
 _Subject = TypeVar("_Subject")
@@ -52,8 +53,8 @@ def abort(paths: BoxPaths, why: str) -> None:
         held.move(ABORTED, why or "given up")
 
 
-def remove(paths: BoxPaths, force: bool) -> None:
-    """Delete the box; see ``Engine.remove``."""
+def remove(paths: BoxPaths, force: bool) -> str:
+    """Delete the box; see ``Engine.remove``. What to tell the person about it."""
     try:
         known: Manifest | None = manifest.load(paths)
     except Refused:
@@ -71,32 +72,51 @@ def remove(paths: BoxPaths, force: bool) -> None:
         )
     if known is None:
         with store.lock(paths, "rm"):
-            _erase(paths)
-        return
+            erase(paths)
+        return "removed; its manifest was damaged, so references in its repository may be left"
     with passage.holding(paths, "rm", end_idle=not force) as held:
         require(paths.name, held.manifest.state, "rm")
         held.record(
             "transition",
             {"from": held.manifest.state, "to": "removed", "who": passage.person(), "why": "rm"},
         )
-        release(paths, held.manifest)
-        _erase(paths)
+        tip = release(paths, held.manifest)
+        erase(paths)
+    return f"removed; its branch was at {tip}" if tip and tip != held.manifest.base else "removed"
 
 
-def release(paths: BoxPaths, known: Manifest) -> None:
-    """Take back what the box left in its source repository: its references, and a linked worktree."""
+def release(paths: BoxPaths, known: Manifest) -> str:
+    """Take back what the box left in its source repository; the branch tip of a linked worktree, or ""."""
+    release_base(known)
+    return release_worktree(paths, known)
+
+
+def _source(known: Manifest) -> Source | None:
     if known.detached or not Path(known.git_dir).is_dir():
-        return
-    from backends.trees import source, worktree
-    from backends.trees.values import Source
-
-    where = Source(known.repository, known.git_dir, known.git_dir)
-    if known.tier == "workspace":
-        worktree.remove(where, paths)
-    source.release(where, known.name, known.base)
+        return None
+    return Source(known.repository, known.git_dir, known.git_dir)
 
 
-def _erase(paths: BoxPaths) -> None:
+def release_base(known: Manifest) -> None:
+    """Delete the references that kept the base and the journal's anchor."""
+    from backends.trees import source
+
+    where = _source(known)
+    if where is not None:
+        source.release(where, known.name, known.base)
+
+
+def release_worktree(paths: BoxPaths, known: Manifest) -> str:
+    """Of a box of tier ``workspace``: its entry and branch; the commit that the branch was at, or ""."""
+    from backends.trees import worktree
+
+    if known.tier != "workspace":
+        return ""
+    where = _source(known)
+    return worktree.release(paths, where) if where is not None else ""
+
+
+def erase(paths: BoxPaths) -> None:
     """Take the folder out of every list with one rename, then delete it."""
     away = paths.root.with_name(f"{REMOVING}{paths.name}-{os.urandom(4).hex()}")
     paths.root.rename(away)
@@ -118,19 +138,21 @@ def _drop_if_empty(folder: Path) -> None:
         return  # other boxes of the repository live there
 
 
-def _outcome(box: str, act: Callable[[_Subject], None], subject: _Subject, detail: str) -> RemovalOutcome:
+def _outcome(
+    box: str, act: Callable[[_Subject], str | None], subject: _Subject, detail: str
+) -> RemovalOutcome:
     try:
-        act(subject)
+        said = act(subject)
     except ClocheError as error:
         return RemovalOutcome(box, False, error.why, error.as_dict())
-    return RemovalOutcome(box, True, detail, None)
+    return RemovalOutcome(box, True, ": ".join(filter(None, (detail, said))), None)
 
 
 def remove_many(
     refs: Sequence[str], find: Callable[[str], BoxPaths], force: bool
 ) -> tuple[RemovalOutcome, ...]:
     """Remove each; one that fails does not keep the others."""
-    return tuple(_outcome(ref, lambda r: remove(find(r), force), ref, "removed") for ref in refs)
+    return tuple(_outcome(ref, lambda r: remove(find(r), force), ref, "") for ref in refs)
 
 
 def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
@@ -146,7 +168,7 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
         except ClocheError:
             continue  # damaged: ls shows it, rm --force removes it
         if state in (APPLIED, ABORTED):
-            done.append(_outcome(paths.key, lambda p: remove(p, False), paths, f"was {state}; removed"))
+            done.append(_outcome(paths.key, lambda p: remove(p, False), paths, f"was {state}"))
     root = state_dir()
     for parent in [root / repository_key] if repository_key else sorted(root.glob("*")):
         for left in sorted(parent.glob(f"{REMOVING}*")):
@@ -162,4 +184,4 @@ def undo(paths: BoxPaths) -> None:
         intent = paths.root / CREATING
         if intent.exists():
             release(paths, manifest.parse(paths, intent.read_bytes()))
-        _erase(paths)
+        erase(paths)

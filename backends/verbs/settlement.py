@@ -1,0 +1,102 @@
+"""The policy of a new box, settled for this host: profile resolved, tier found able, digest taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from backends import tiers
+from backends.boxes.layout import BoxPaths
+from backends.errors import ClocheError, Refused
+from backends.policy import canonical, explain, fit
+from backends.policy.files import LARGEST_FILE, REPOSITORY_FILE
+from backends.policy.model import Policy
+from backends.policy.resolve import Resolved, resolve, with_tier
+from backends.trees import source as sources
+from backends.trees.values import Base, Source
+from backends.verbs.values import NewBox
+
+
+class Settled(NamedTuple):
+    """A policy with its canonical text, its digest, and the text of ``sources.json``."""
+
+    policy: Policy
+    text: bytes
+    digest: str
+    sources: bytes
+
+
+def settle(request: NewBox, place: Source, base: Base, paths: BoxPaths, *, foreign: bool) -> Settled:
+    """Resolve, choose the tier and refuse what it cannot enforce. ``foreign``: the code is a stranger's.
+
+    Profiles come from the person's own checkout and configuration. A ``cloche.toml`` that arrives with the
+    base, when that is not what is checked out, may only narrow (product rule 7).
+    """
+    own = Path(place.work_tree) if place.work_tree and not foreign else None
+    overrides: dict[str, object] = {"image": request.image} if request.image else {}
+    resolved = resolve(
+        request.profile or None,
+        repository=own,
+        trusted=not foreign,
+        tier=request.tier or None,
+        overrides=overrides,
+        foreign=_file_of_base(place, base),
+        protected=(Path(place.common_dir), paths.root),
+    )
+    resolved = _with_tier(resolved)
+    text = canonical.encode(resolved.policy)
+    return Settled(resolved.policy, text, canonical.digest(text), explain.encode_sources(resolved.sources))
+
+
+def _file_of_base(place: Source, base: Base) -> tuple[str, bytes] | None:
+    """The base's ``cloche.toml``, unless the base is what the person has checked out."""
+    git = sources.git(place)
+    name = f"{base.commit}:{REPOSITORY_FILE}"
+    if place.work_tree and sources.tip(place, "HEAD") == base.commit:
+        return None
+    found = git.call("cat-file", "-s", name)
+    if found.status != 0:
+        return None
+    if int(found.stdout) > LARGEST_FILE:
+        raise Refused(
+            f"the base's {REPOSITORY_FILE} is not read",
+            f"it has {int(found.stdout)} bytes",
+            "choose another revision: cloche new --from REV",
+            code="too-long",
+        )
+    return f"{REPOSITORY_FILE} of {base.commit[:12]}", git.run("cat-file", "blob", name)
+
+
+def _with_tier(resolved: Resolved) -> Resolved:
+    if resolved.policy.tier != "auto":
+        _require(resolved.policy)
+        return resolved
+    reasons: list[str] = []
+    for name in fit.candidates(resolved.policy):
+        chosen = with_tier(resolved, name)
+        try:
+            _require(chosen.policy)
+        except ClocheError as error:
+            reasons.append(f"{name}: {error.why}")
+        else:
+            return chosen
+    raise Refused(
+        "no tier can enforce this policy here",
+        "; ".join(reasons) or "no tier can enforce each of its keys on any host",
+        "cloche probe says what this host can do; a box without a boundary takes --tier workspace",
+        code="no-tier",
+    )
+
+
+def _require(policy: Policy) -> None:
+    """``Refused`` naming the first key or requirement that the policy's tier cannot meet on this host."""
+    refusals = tiers.get(policy.tier).refusals(policy)
+    if refusals:
+        first = refusals[0]
+        more = f" (and {len(refusals) - 1} more)" if len(refusals) > 1 else ""
+        raise Refused(
+            f"the {policy.tier} tier cannot be had for this box",
+            f"{first.key}: {first.why}{more}",
+            first.remedy,
+            code="tier-refused",
+        )

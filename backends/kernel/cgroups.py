@@ -120,7 +120,7 @@ def _limit(folder: str, where: Hierarchy, value: int) -> None:
         _put_if_there(f"{folder}/memory.swap.max", 0)
     else:
         _put(f"{folder}/memory.limit_in_bytes", value)
-        # Memory and swap together, so that the limit is not dodged by swapping; absent without swap accounting.
+        # Memory and swap together, or swapping dodges the limit; absent without swap accounting.
         _put_if_there(f"{folder}/memory.memsw.limit_in_bytes", value)
 
 

@@ -58,7 +58,7 @@ def mount(source: Target, target: Target, kind: str, flags: int = 0, data: str =
 
 
 def set_attributes(target: Target, attributes: int, *, recursive: bool = False) -> None:
-    """Adds ``MOUNT_ATTR_*`` to a mount; nothing that is set already is lost (mount_setattr(2), Linux 5.12)."""
+    """Adds ``MOUNT_ATTR_*`` to a mount; what is set stays set (mount_setattr(2), Linux 5.12)."""
     flags = AT_RECURSIVE if recursive else 0
     syscall(
         "mount_setattr", AT_FDCWD, _name(target) + b"\0", flags, struct.pack("=QQQQ", attributes, 0, 0, 0), 32
@@ -91,19 +91,16 @@ def tmpfs(
     mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV | (MS_NOEXEC if noexec else 0), options)
 
 
-def overlay(top: str, source: str, target: Target) -> None:
+def overlay(top: Target, source: Target, target: Target) -> None:
     """``source`` with ``top`` laid over it, read-only: a look at a folder of the host.
 
     Not a bind: through a bind, connect(2) reaches the sockets that host processes listen on, and neither a
     read-only mount nor Landlock stops it. An overlay has inodes of its own, on which nobody listens; also for
-    sockets made later. A whiteout in ``top`` hides what lies below its name.
+    sockets made later. A whiteout in ``top`` hides what lies below its name. Pass descriptors of the folders:
+    no character of a path can then be taken for an option, and no path is followed twice.
     """
-    lower = f"lowerdir={_escape(top)}:{_escape(source)}"
+    lower = f"lowerdir={os.fsdecode(_name(top))}:{os.fsdecode(_name(source))}"
     mount("overlay", target, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, f"userxattr,{lower}")
-
-
-def _escape(path: str) -> str:
-    return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
 
 
 def whiteout(path: str) -> None:

@@ -48,13 +48,13 @@ def map_ids(pid: int | None, uids: tuple[Extent, ...], gids: tuple[Extent, ...],
 
 def _deny_setgroups(process: str) -> None:
     path = f"/proc/{process}/setgroups"
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        # Below a namespace that denies already, writing it again is EPERM.
-        if os.read(fd, 16).strip() != b"deny":
-            os.write(fd, b"deny")
+        current = os.read(fd, 16).strip()
     finally:
         os.close(fd)
+    if current != b"deny":  # inherited from the namespace above, where it is so; then it cannot be written
+        _write(path, "deny")
 
 
 def _extents(extents: tuple[Extent, ...]) -> str:

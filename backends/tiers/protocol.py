@@ -49,6 +49,7 @@ class LiveBox(NamedTuple):
     cgroups: tuple[str, ...]  # folders to remove when the box has ended
     inside_tree: str  # the tree's path as seen inside
     inside_home: str
+    pid_namespace: int = 0  # inode of the box's process namespace, 0 where it shares the host's
 
 
 class Tier(Protocol):

@@ -1,0 +1,341 @@
+"""The box's init: pid 1 inside, and the one launcher of every session.
+
+One process forks all sessions, so they share one Landlock domain, one filter and one listener, and each can
+signal the others. It is entered when the boundary stands; it builds nothing. It proves its promises, says
+``ready``, then serves the keeper: spawn, freeze, thaw, end. When the keeper goes (the death pipe closes) or
+ends it, the kernel ends every process of the namespace with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import NamedTuple, NoReturn
+
+from backends.keeper import init_proofs, init_protocol, init_session
+from backends.keeper.init_proofs import Promises
+from backends.keeper.init_protocol import Message
+from backends.keeper.init_session import Started
+from backends.kernel import procfs
+from backends.kernel.rlimits import Limits
+from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, libc, prctl
+from backends.snapshots import Claim
+
+_SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
+_SIGINFO_PID = 12
+SFD_CLOEXEC = 0o2000000
+SFD_NONBLOCK = 0o4000
+_IGNORED = frozenset({signal.SIGPIPE, signal.SIGINT, signal.SIGHUP})
+_FREEZE_PATIENCE = 2.0  # seconds until a freeze is reported as incomplete
+_END_PATIENCE = 5.0  # seconds for killed processes to leave, where no namespace ends with us
+
+
+class Settings(NamedTuple):
+    """What init was built for. ``promises`` is ``None`` where nothing confines: there is nothing to prove."""
+
+    limits: Limits
+    promises: Promises | None
+
+
+def main(control: socket.socket, death: int, settings: Settings) -> NoReturn:
+    """Serves until the end. Never returns or raises: an unexpected failure is reported and ends the box."""
+    try:
+        init = Init(control, death, settings)
+        init.prepare()
+        if init.prove():
+            init.serve()
+    except BaseException as error:  # noqa: BLE001 - the box must end, and the keeper be told why
+        try:
+            init_protocol.send(
+                control, {"ev": "error", "what": "init failed", "why": f"{type(error).__name__}: {error}"}
+            )
+        except OSError:
+            os._exit(3)  # nobody is left to be told
+    finally:
+        os._exit(1)
+
+
+class _Pending(NamedTuple):
+    """A session whose exec has not been decided yet."""
+
+    id: int
+    started: Started
+    argv0: str
+
+
+class Init:
+    """``namespaced``: we are pid 1 of our own process namespace; else a subreaper among the host's."""
+
+    def __init__(self, control: socket.socket, death: int, settings: Settings) -> None:
+        self.control = control
+        self.death = death
+        self.settings = settings
+        self.namespaced = os.getpid() == 1
+        self.signals = -1
+        self.sessions: dict[int, int] = {}  # pid to session
+        self.pending: dict[int, _Pending] = {}  # result pipe to session
+        self.stopped_before: frozenset[int] = frozenset()
+        self.frozen = False
+        self.poll = select.poll()
+
+    def prepare(self) -> None:
+        prctl(PR_SET_DUMPABLE, 0)
+        os.umask(0o022)
+        # Nothing that whoever forked us has set: as pid 1 of a namespace, what has no handler cannot be sent
+        # from inside.
+        for number in signal.valid_signals():
+            if number not in (signal.SIGKILL, signal.SIGSTOP):
+                signal.signal(number, signal.SIG_IGN if number in _IGNORED else signal.SIG_DFL)
+        # Signals are read from a descriptor, which tells the sender: inside, nobody may end init.
+        wanted = (signal.SIGCHLD, signal.SIGTERM)
+        signal.pthread_sigmask(signal.SIG_SETMASK, wanted)
+        mask = struct.pack("=Q", sum(1 << (number - 1) for number in wanted))
+        self.signals = libc.signalfd(-1, ctypes.create_string_buffer(mask, 128), SFD_CLOEXEC | SFD_NONBLOCK)
+        if self.signals < 0:
+            raise OSError(ctypes.get_errno(), "signalfd")
+        for fd in (self.control.fileno(), self.death, self.signals):
+            self.poll.register(fd, select.POLLIN)
+
+    def tell(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        init_protocol.send(self.control, message, fds)
+
+    # ---- proofs
+
+    def prove(self) -> bool:
+        promises = self.settings.promises
+        claims = () if promises is None else (*init_proofs.run(promises), self._descriptors())
+        failed = [claim for claim in claims if claim.result != init_proofs.PROVED]
+        if failed:
+            self.tell(
+                {
+                    "ev": "error",
+                    "what": f"the proof {failed[0].id} failed",
+                    "why": f"{failed[0].text} {failed[0].evidence}",
+                    "proofs": [list(claim) for claim in claims],
+                }
+            )
+            return False
+        self.tell({"ev": "ready", "proofs": [list(claim) for claim in claims]})
+        return True
+
+    def _descriptors(self) -> Claim:
+        """Prepares a child exactly as a session is prepared and lets it list what it holds."""
+        began = time.perf_counter()
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        child = os.fork()
+        if child == 0:
+            try:
+                init_session.prepare((null, writer, null), writer, terminal=False)
+                close_from(init_session.REPORT)
+                held = []
+                for fd in range(4096):
+                    try:
+                        os.fstat(fd)
+                    except OSError:
+                        continue
+                    held.append(fd)
+                os.write(1, ",".join(map(str, held)).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+        os.close(null)
+        seen = os.read(reader, 4096).decode()
+        os.close(reader)
+        os.waitpid(child, 0)
+        result = init_proofs.PROVED if seen == "0,1,2" else init_proofs.FAILED
+        ident, text = init_proofs.CLAIMS[-1]
+        return Claim(ident, text, result, f"held: {seen}", round(time.perf_counter() - began, 6))
+
+    # ---- service
+
+    def serve(self) -> None:
+        control = self.control.fileno()
+        while True:
+            for fd, _ in self.poll.poll():
+                if fd == self.death:
+                    self.end()
+                elif fd == control:
+                    self.request()
+                elif fd == self.signals:
+                    self.take_signals()
+                elif fd in self.pending:
+                    self.settle(fd)
+
+    def request(self) -> None:
+        message, fds = init_protocol.recv(self.control)
+        try:
+            if message is None:
+                self.end()
+            else:
+                self.answer(message, tuple(fds))
+        finally:
+            init_protocol.close(fds)
+
+    def answer(self, message: Message, fds: tuple[int, ...]) -> None:
+        operation = message.get("op")
+        if operation == "spawn":
+            self.spawn(message, fds)
+        elif operation == "freeze":
+            self.tell({"ev": "frozen", "count": self.freeze()})
+        elif operation == "thaw":
+            self.tell({"ev": "thawed", "count": self.thaw()})
+        elif operation == "end":
+            self.end()
+        else:
+            self.tell({"ev": "error", "what": "init got an unknown request", "why": repr(operation)})
+
+    def spawn(self, message: Message, fds: tuple[int, ...]) -> None:
+        ident = message.get("id")
+        try:
+            spawn = init_session.parse(message)
+            if spawn.size is None and len(fds) != 3:
+                raise ValueError("three descriptors are needed without a terminal")
+            started = init_session.start(spawn, fds, self.settings.limits)
+        except ValueError as error:
+            self.tell({"ev": "failed", "id": ident, "errno": 22, "why": str(error)})
+        except OSError as error:
+            why = f"the box cannot start another process: {os.strerror(error.errno or 0)}"
+            self.tell({"ev": "failed", "id": ident, "errno": error.errno, "why": why})
+        else:
+            self.sessions[started.pid] = spawn.id
+            self.pending[started.result] = _Pending(spawn.id, started, spawn.argv[0])
+            self.poll.register(started.result, select.POLLIN)
+
+    def settle(self, result: int) -> None:
+        """The exec of a session succeeded (end of the pipe) or failed (its errno)."""
+        pending = self.pending.pop(result)
+        started = pending.started
+        self.poll.unregister(result)
+        report = os.read(result, 8192)
+        os.close(result)
+        if report:
+            code, _, word = report.decode("utf-8", "surrogateescape").partition(":")
+            # What never ran has no exit to tell: the failure says it all.
+            self.sessions[started.pid] = -1
+            why = f"{word}: {os.strerror(int(code))}"
+            self.tell({"ev": "failed", "id": pending.id, "errno": int(code), "why": why})
+        else:
+            fds = (started.pidfd,) if started.master < 0 else (started.pidfd, started.master)
+            self.tell({"ev": "spawned", "id": pending.id, "pid": started.pid}, fds)
+        os.close(started.pidfd)
+        if started.master >= 0:
+            os.close(started.master)
+
+    def take_signals(self) -> None:
+        while True:
+            try:
+                data = os.read(self.signals, _SIGINFO_SIZE)
+            except BlockingIOError:
+                break
+            number = int.from_bytes(data[:4], "little")
+            sender = int.from_bytes(data[_SIGINFO_PID : _SIGINFO_PID + 4], "little")
+            # A sender outside our process namespace has no pid in it.
+            if number == signal.SIGTERM and (sender == 0 or not self.namespaced):
+                self.end()
+        self.reap()
+
+    def reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for result, pending in list(self.pending.items()):
+                if pending.started.pid == pid:
+                    self.settle(result)
+            ident = self.sessions.pop(pid, None)
+            if ident == -1:
+                continue
+            self.tell(
+                {
+                    "ev": "exit",
+                    "id": ident,
+                    "pid": pid,
+                    "status": status,
+                    "utime": usage.ru_utime,
+                    "stime": usage.ru_stime,
+                    "maxrss": usage.ru_maxrss * 1024,
+                }
+            )
+
+    # ---- stopping everything
+
+    def below(self) -> dict[int, procfs.Stat]:
+        """Every process of the box but init."""
+        now = procfs.scan()
+        if self.namespaced:
+            return {pid: found for pid, found in now.stats.items() if pid != 1}
+        me = now.stats[os.getpid()]
+        return {found.pid: found for found in procfs.descendants(now, me.ident)}
+
+    def freeze(self) -> int:
+        """SIGSTOP to all until all stand, however they fork meanwhile; returns how many stand."""
+        if not self.frozen:
+            self.stopped_before = frozenset(pid for pid, found in self.below().items() if found.state == "T")
+            self.frozen = True
+        deadline = time.monotonic() + _FREEZE_PATIENCE
+        while True:
+            present = self.below()
+            running = [pid for pid, found in present.items() if found.state not in "TtZX"]
+            if not running or time.monotonic() > deadline:
+                return len(present) - len(running)
+            _signal_each(running, signal.SIGSTOP, lambda pid: pid)
+            time.sleep(0.001)
+
+    def thaw(self) -> int:
+        """SIGCONT, children before parents: a shell that woke first would see its job as stopped."""
+        if not self.frozen:
+            return 0
+        self.frozen = False
+        present = self.below()
+
+        def depth(pid: int) -> int:
+            steps = 0
+            while pid in present and steps < len(present):
+                pid, steps = present[pid].parent, steps + 1
+            return -steps
+
+        return _signal_each([pid for pid in present if pid not in self.stopped_before], signal.SIGCONT, depth)
+
+    def end(self) -> NoReturn:
+        """Ends the box. In a namespace the kernel kills all with us; elsewhere we do it ourselves."""
+        if not self.namespaced:
+            deadline = time.monotonic() + _END_PATIENCE
+            while time.monotonic() < deadline:
+                left = [pid for pid, found in self.below().items() if found.state not in "ZX"]
+                if not left:
+                    break
+                # Stopped first: what is about to fork must not outrun its own end.
+                _signal_each(left, signal.SIGSTOP, lambda pid: pid)
+                _signal_each(left, signal.SIGKILL, lambda pid: pid)
+                time.sleep(0.001)
+                self.discard()
+        os._exit(0)
+
+    def discard(self) -> None:
+        while True:
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    return
+            except ChildProcessError:
+                return
+
+
+def _signal_each(pids: list[int], number: int, order: Callable[[int], int]) -> int:
+    sent = 0
+    for pid in sorted(pids, key=order):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+        sent += 1
+    return sent

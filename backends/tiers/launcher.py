@@ -1,0 +1,269 @@
+"""The chain of forks that ends in a box's init, and the talk with it until the boundary stands.
+
+``caller -> builder -> init``: the builder leaves the host's namespaces, so that init, its child, is pid 1 of
+a new process namespace. Started by root, a caller writes the builder's id maps, since mapping two ids takes
+rights in the namespace above; root (0) is in the map only for the building and gone with the second user
+namespace, in which only the payload's id exists.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import time
+from typing import NamedTuple, NoReturn
+
+from backends.keeper import init, init_protocol
+from backends.keeper.init import Settings
+from backends.keeper.init_protocol import Message
+from backends.kernel import capabilities, cgroups, landlock, namespaces, procfs, seccomp
+from backends.kernel.cgroups import Groups
+from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, prctl
+from backends.snapshots import ProcessId
+from backends.tiers import etc, root
+from backends.tiers.root import BuildError, RootPlan
+
+PATIENCE = 20.0  # seconds from the first fork to the boundary
+_BASE_FLAGS = (
+    namespaces.CLONE_NEWUSER
+    | namespaces.CLONE_NEWNS
+    | namespaces.CLONE_NEWPID
+    | namespaces.CLONE_NEWIPC
+    | namespaces.CLONE_NEWUTS
+)
+
+
+class Build(NamedTuple):
+    """Everything that the box's side of the launch needs."""
+
+    name: str
+    uid: int  # payload, host's view
+    gid: int
+    root: RootPlan
+    own_network: bool
+    loopback: bool
+    rules: tuple[tuple[str, int], ...]  # Landlock, paths as named inside
+    program: bytes  # seccomp filter
+    settings: Settings
+    groups: Groups
+
+
+class Launched(NamedTuple):
+    init: ProcessId
+    pidfd: int
+    control: socket.socket
+    notify: int
+    death: int
+    namespace: int  # inode of the box's process namespace
+
+
+class LaunchError(Exception):
+    """The launch ended before the boundary stood. ``stage`` is the key of its remedy."""
+
+    def __init__(self, stage: str, what: str, why: str) -> None:
+        super().__init__(f"{what}: {why}")
+        self.stage = stage
+        self.what = what
+        self.why = why
+
+
+def launch(build: Build) -> Launched:
+    """Forks the chain and waits until init is confined. ``LaunchError`` leaves nothing running."""
+    control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+    death_read, death = os.pipe2(os.O_CLOEXEC)
+    builder = os.fork()
+    if builder == 0:
+        _builder(build, inner, death_read)
+    inner.close()
+    os.close(death_read)
+    pidfd = notify = -1
+    try:
+        control.settimeout(PATIENCE)
+        _expect(control, "unshared")
+        if os.geteuid() == 0:
+            maps = ((0, 0, 1), (etc.UID, build.uid, 1)), ((0, 0, 1), (etc.UID, build.gid, 1))
+            _map(builder, *maps)
+        cgroups.enter(build.groups, builder)
+        init_protocol.send(control, {"op": "go"})
+        message, fds = _expect(control, "forked")
+        pidfd = fds[0]
+        pid = message["pid"]
+        ident = procfs.identify(pid) if isinstance(pid, int) else None
+        message, fds = _expect(control, "confined")
+        notify = fds[0]
+        namespace = message["namespace"]
+        if ident is None or not isinstance(namespace, int):
+            raise LaunchError("init", "init started", "it is gone already")
+    except BaseException:
+        for fd in (pidfd, notify, death):
+            if fd >= 0:
+                os.close(fd)
+        control.close()
+        raise
+    finally:
+        # The builder ends as soon as init is forked, or with the closed control socket.
+        _wait(builder)
+    control.settimeout(None)
+    return Launched(ident, pidfd, control, notify, death, namespace)
+
+
+def _wait(builder: int) -> None:
+    deadline = time.monotonic() + 1.0
+    while os.waitpid(builder, os.WNOHANG)[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(builder, signal.SIGKILL)
+            os.waitpid(builder, 0)
+            return
+        time.sleep(0.0005)
+
+
+def _map(pid: int, uids: tuple[namespaces.Extent, ...], gids: tuple[namespaces.Extent, ...]) -> None:
+    try:
+        namespaces.map_ids(pid, uids, gids, setgroups=True)
+    except OSError as error:
+        raise LaunchError(
+            "uid-map", "the box's user ids are mapped", os.strerror(error.errno or 0)
+        ) from error
+
+
+def _expect(control: socket.socket, event: str) -> tuple[Message, list[int]]:
+    try:
+        message, fds = init_protocol.recv(control)
+    except TimeoutError as error:
+        raise LaunchError("init", "the box starts", f"nothing was heard for {PATIENCE:.0f} s") from error
+    if message is None:
+        raise LaunchError("init", "the box starts", "its first process ended without a word")
+    if message.get("ev") == event:
+        return message, fds
+    init_protocol.close(fds)
+    raise LaunchError(
+        str(message.get("stage", "init")),
+        str(message.get("what", "the box starts")),
+        str(message.get("why", "?")),
+    )
+
+
+# ---- the builder, outside the process namespace still
+
+
+def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
+    try:
+        # Objects of the caller that close a descriptor when they are collected must not close ours.
+        gc.freeze()
+        os.setsid()
+        prctl(PR_SET_DUMPABLE, 1)  # or our own files in /proc are not ours to write
+        control, death = _keep_only(control, death)
+        privileged = os.geteuid() == 0
+        uid, gid = os.geteuid(), os.getegid()
+        flags = _BASE_FLAGS | (namespaces.CLONE_NEWNET if build.own_network else 0)
+        _stage("userns", "new namespaces are made", lambda: namespaces.unshare(flags))
+        if not privileged:
+            extents = ((etc.UID, uid, 1),), ((etc.UID, gid, 1),)
+            _stage("uid-map", "the box's user ids are mapped", lambda: _map_self(extents))
+        init_protocol.send(control, {"ev": "unshared"})
+        if init_protocol.recv(control)[0] is None:
+            os._exit(1)
+        if privileged:
+            # Everything is built as the namespace's root, whom the map just made.
+            _stage("uid-map", "the builder becomes the box's root", lambda: _become(0, 0))
+        child = os.fork()
+        if child == 0:
+            _init(build, control, death, privileged)
+        pidfd = os.pidfd_open(child)
+        init_protocol.send(control, {"ev": "forked", "pid": child}, [pidfd])
+        os._exit(0)
+    except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
+        _report(control, error)
+
+
+def _keep_only(control: socket.socket, death: int) -> tuple[socket.socket, int]:
+    """Closes all descriptors but ours (at 3 and 4) and /dev/null for 0 to 2."""
+    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    spare = [null, control.detach(), death]
+    high = []
+    for fd in spare:
+        while fd <= 4:
+            fd = os.dup(fd)
+        high.append(fd)
+    for target in (0, 1, 2):
+        os.dup2(high[0], target)
+    os.dup2(high[1], 3, inheritable=False)
+    os.dup2(high[2], 4, inheritable=False)
+    close_from(5)
+    return socket.socket(fileno=3), 4
+
+
+def _map_self(extents: tuple[tuple[namespaces.Extent, ...], tuple[namespaces.Extent, ...]]) -> None:
+    namespaces.map_ids(None, *extents, setgroups=False)
+
+
+def _become(uid: int, gid: int) -> None:
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+
+
+class _StageError(Exception):
+    def __init__(self, stage: str, what: str, error: OSError) -> None:
+        super().__init__(what)
+        self.stage = stage
+        self.what = what
+        self.error = error
+
+
+def _stage(stage: str, what: str, step: object) -> None:
+    assert callable(step)
+    try:
+        step()
+    except OSError as error:
+        raise _StageError(stage, what, error) from error
+
+
+def _report(control: socket.socket, error: BaseException) -> NoReturn:
+    try:
+        if isinstance(error, _StageError | BuildError):
+            stage, what, why = error.stage, error.what, error.error.strerror or str(error.error)
+        else:
+            stage, what, why = "init", "the box starts", f"{type(error).__name__}: {error}"
+        init_protocol.send(control, {"ev": "error", "stage": stage, "what": what, "why": why})
+    finally:
+        os._exit(3)
+
+
+# ---- init, pid 1 of the new process namespace
+
+
+def _init(build: Build, control: socket.socket, death: int, privileged: bool) -> NoReturn:
+    try:
+        namespace = namespaces.inode("self", "pid")
+        _stage("uts", "the box gets its name", lambda: socket.sethostname(build.name))
+        if build.loopback:
+            _stage("network", "loopback is brought up", namespaces.loopback_up)
+        root.build(build.root)
+        if privileged:
+            _stage("uid-map", "root is given up", lambda: _become(etc.UID, etc.UID))
+            # The change of user made us undumpable, and our own files in /proc the property of nobody here.
+            prctl(PR_SET_DUMPABLE, 1)
+        flags = namespaces.CLONE_NEWUSER | namespaces.CLONE_NEWNS
+        _stage(
+            "userns", "the mounts are locked by a second user namespace", lambda: namespaces.unshare(flags)
+        )
+        extents = ((etc.UID, etc.UID, 1),), ((etc.UID, etc.UID, 1),)
+        _stage("uid-map", "the only user is mapped", lambda: _map_self(extents))
+        _stage("capabilities", "capabilities are dropped", capabilities.drop_all)
+        prctl(PR_SET_DUMPABLE, 0)
+        _stage("landlock", "Landlock is applied", lambda: landlock.restrict(build.rules))
+        listener = -1
+
+        def install() -> None:
+            nonlocal listener
+            listener = seccomp.install(build.program)
+
+        _stage("seccomp", "the system call filter is applied", install)
+        init_protocol.send(control, {"ev": "confined", "namespace": namespace}, [listener])
+        os.close(listener)
+    except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
+        _report(control, error)
+    init.main(control, death, build.settings)

@@ -1,0 +1,355 @@
+"""The ``process`` tier: namespaces, a root of granted paths only, Landlock, seccomp and limits."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from backends.boxes.layout import BoxPaths, state_dir
+from backends.errors import Refused
+from backends.keeper.init import Settings
+from backends.keeper.init_proofs import Promises
+from backends.kernel import landlock, mounts, namespaces, seccomp, syscalls
+from backends.kernel.seccomp import FilterSpec
+from backends.policy.model import Policy
+from backends.snapshots import Enforcement, NotObserved
+from backends.tiers import etc, grants, launcher, limits, root
+from backends.tiers.limits import Held
+from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
+from backends.tiers.remedies import remedy
+
+LANDLOCK_MINIMUM = 2  # below it, moving a file between folders is refused inside too
+LANDLOCK_HOST_NETWORK = 6  # abstract sockets of the host are in sight then; from here on they can be scoped
+
+_DEVICE = landlock.FS_READ_FILE | landlock.FS_WRITE_FILE | landlock.FS_TRUNCATE | landlock.FS_IOCTL_DEV
+
+
+def filter_spec(policy: Policy) -> FilterSpec:
+    """What the filter of a box with ``policy`` asks its keeper."""
+    return FilterSpec(
+        opens=policy.observe,
+        execs=True,
+        connects=policy.observe != "none",
+        unix=policy.net.unix,
+        debug=policy.debug,
+    )
+
+
+class ProcessTier:
+    name = "process"
+    confined = True
+    promise = (
+        "a file system allowlist, system call denials, namespaces and limits bind the whole process tree, "
+        "whatever it forks"
+    )
+    stays_false = "the host's kernel is shared; the network is all or nothing, without a list of destinations"
+
+    def refusals(self, policy: Policy) -> tuple[Refusal, ...]:
+        return (*_policy_refusals(policy), *_host_refusals(policy))
+
+    def launch(self, spec: LaunchSpec) -> LiveBox:
+        refusals = self.refusals(spec.policy)
+        if refusals:
+            first = refusals[0]
+            raise Refused(f"the process tier cannot take {first.key}", first.why, first.remedy, code="tier")
+        held = limits.hold(_group_name(spec), spec.policy.resources, confined=True)
+        try:
+            prepared = prepare(spec, held)
+            launched = launcher.launch(prepared.build)
+        except launcher.LaunchError as error:
+            _remove(held)
+            raise Refused(
+                f"the process tier cannot start box {spec.box_name}",
+                f"{error.what}: {error.why}",
+                remedy(error.stage),
+                code=f"launch-{error.stage}",
+            ) from error
+        except BaseException:
+            _remove(held)
+            raise
+        return LiveBox(
+            init=launched.init,
+            pidfd=launched.pidfd,
+            control=launched.control,
+            notify=launched.notify,
+            death=launched.death,
+            enforcement=prepared.enforcement,
+            not_observed=_not_observed(spec.policy),
+            cgroups=held.groups.folders,
+            inside_tree=etc.TREE,
+            inside_home=etc.HOME,
+            pid_namespace=launched.namespace,
+        )
+
+
+def _remove(held: Held) -> None:
+    from backends.kernel import cgroups
+
+    cgroups.remove(held.groups.folders)
+
+
+def _group_name(spec: LaunchSpec) -> str:
+    return f"{spec.paths.repository_key}-{spec.box_name}-{os.urandom(4).hex()}"
+
+
+# ---- what cannot be had
+
+
+def _policy_refusals(policy: Policy) -> Iterable[Refusal]:
+    if policy.net.mode == "allow":
+        yield Refusal(
+            "net.mode",
+            "this tier cannot hold a box to a list of destinations",
+            'take --tier supervised, or state net.mode = "deny" or "host"',
+        )
+    if policy.image:
+        yield Refusal("image", "this tier runs the host's programs, not an image", "take --tier container")
+    for key, stated in (("services", policy.services), ("secrets", policy.secrets)):
+        if stated:
+            yield Refusal(key, f"this tier provides no {key}", f"remove {key} from the profile")
+    if policy.net.mode == "host" and not policy.net.loopback:
+        yield Refusal(
+            "net.loopback",
+            "with the host's network its loopback is there too",
+            'state net.loopback = true, or net.mode = "deny"',
+        )
+    for key, paths in (("fs.read", policy.fs.read), ("fs.write", policy.fs.write)):
+        for path, why in grants.collisions(paths):
+            yield Refusal(key, f"{path} cannot be shown in a box: {why}", f"remove {path} from {key}")
+    for path in grants.listening_below(policy.fs.write):
+        yield Refusal(
+            "fs.write",
+            f"a host process listens on {path}, which a write grant would connect to the box",
+            "grant a smaller folder, or read only",
+        )
+
+
+def _host_refusals(policy: Policy) -> Iterable[Refusal]:
+    if syscalls.architecture() not in syscalls.ARCHITECTURES:
+        yield Refusal(
+            "tier", f"there is no system call table for {syscalls.architecture()}", remedy("architecture")
+        )
+    level = landlock.abi()
+    if level < LANDLOCK_MINIMUM:
+        yield Refusal(
+            "tier",
+            f"Landlock ABI {LANDLOCK_MINIMUM} is needed, this kernel offers {level or 'none'}",
+            remedy("landlock"),
+        )
+    elif policy.net.mode == "host" and level < LANDLOCK_HOST_NETWORK:
+        yield Refusal(
+            "net.mode",
+            f"the host's abstract sockets can be closed off from Landlock ABI {LANDLOCK_HOST_NETWORK} on, this"
+            f" kernel offers {level}",
+            'state net.mode = "deny", or use Linux 6.12',
+        )
+
+
+# ---- what is built
+
+
+class Prepared(NamedTuple):
+    build: launcher.Build
+    enforcement: tuple[Enforcement, ...]
+
+
+def prepare(spec: LaunchSpec, held: Held) -> Prepared:
+    """Everything that is decided before the first fork."""
+    policy = spec.policy
+    shell = "/bin/bash" if shutil.which("bash", path="/bin:/usr/bin") else "/bin/sh"
+    host_network = policy.net.mode == "host"
+    files = etc.synthesize(spec.box_name, shell, host_network=host_network)
+    deny = (*policy.fs.deny, *_records(spec.paths, policy))
+    plan = grants.plan(policy.fs.read, policy.fs.write, deny, mounts.mount_points(), files, root.OWN_FOLDERS)
+    objects = borrowed_objects(spec.paths)
+    root_plan = root.RootPlan(
+        mount=str(spec.paths.mount),
+        tree=str(spec.paths.tree),
+        repo=str(spec.paths.repo) if spec.paths.repo.is_dir() else "",
+        home=str(spec.paths.home),
+        objects=objects,
+        grants=plan,
+        files=tuple(files.items()),
+        tmp=policy.resources.tmp,
+        shm=policy.resources.shm,
+        owner=(etc.UID, etc.UID),
+    )
+    writes = tuple(step.path for step in plan.steps if isinstance(step, grants.Folder))
+    single = tuple(step.path for step in plan.steps if isinstance(step, grants.File) and step.writable)
+    shown = tuple(step.path for step in plan.steps if isinstance(step, grants.Overlay))
+    masked = {step.path for step in plan.steps if isinstance(step, grants.Mask)}
+    promises = Promises(
+        read_only=("/", "/etc", *shown),
+        absent=(str(spec.paths.manifest), *(path for path in deny if path not in masked)),
+        writable=root.WRITABLE,
+        network=policy.net.mode,
+        loopback=policy.net.loopback,
+        host_network=namespaces.inode("self", "net"),
+    )
+    build = launcher.Build(
+        name=spec.box_name,
+        uid=spec.payload_uid,
+        gid=spec.payload_gid,
+        root=root_plan,
+        own_network=not host_network,
+        loopback=policy.net.loopback and not host_network,
+        rules=_rules(writes, single),
+        program=seccomp.build(filter_spec(policy)),
+        settings=Settings(held.limits, promises),
+        groups=held.groups,
+    )
+    return Prepared(build, (*_enforcement(spec, plan), *held.rows))
+
+
+def _records(paths: BoxPaths, policy: Policy) -> tuple[str, ...]:
+    """Cloche's own records, hidden below every grant: they hold other boxes' trees, policies and journals."""
+    return tuple(
+        place
+        for place in {str(state_dir().resolve()), str(paths.root.parent.resolve())}
+        if any(grants.covers(grant, place) for grant in policy.fs.read)
+    )
+
+
+def borrowed_objects(paths: BoxPaths) -> tuple[tuple[str, str], ...]:
+    """Host folders of git objects that the box's repository borrows, with their place inside."""
+    try:
+        from backends.trees import repo
+    except ModuleNotFoundError:
+        return ()
+    return tuple((str(source), f"{repo.INSIDE_OBJECTS}/{n}") for n, source in enumerate(repo.borrowed(paths)))
+
+
+def _rules(writes: tuple[str, ...], single: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """Landlock over the finished root: all of it may be read, only the box's own places written."""
+    rules = [("/", landlock.FS_READ_EXECUTE)]
+    rules += [(path, landlock.FS_READ_WRITE) for path in (*root.WRITABLE, *writes, *single)]
+    rules += [(f"/dev/{name}", _DEVICE) for name in root.DEVICES]
+    rules += [("/dev/pts", _DEVICE | landlock.FS_READ_DIR)]
+    rules += [("/proc", landlock.FS_READ_EXECUTE | landlock.FS_WRITE_FILE | landlock.FS_TRUNCATE)]
+    return tuple(rules)
+
+
+def _not_observed(policy: Policy) -> tuple[NotObserved, ...]:
+    rows = [
+        NotObserved("dns", "this tier runs no resolver that could see names"),
+        NotObserved("limit", "the kernel does not tell which fork or allocation it refused"),
+    ]
+    if policy.observe == "none":
+        rows.append(NotObserved("fs-write", 'observe = "none": opens are not asked about'))
+        rows.append(NotObserved("net", 'observe = "none": connects are not asked about'))
+    if policy.observe != "all":
+        rows.append(NotObserved("fs-read", 'reads are counted only with observe = "all"'))
+    return tuple(rows)
+
+
+def _enforcement(spec: LaunchSpec, plan: grants.Plan) -> tuple[Enforcement, ...]:
+    policy = spec.policy
+    level = landlock.abi()
+    handled = landlock.domain(level)
+    shown = [step for step in plan.steps if not isinstance(step, grants.Mask | grants.Folder)]
+    written = [step for step in plan.steps if isinstance(step, grants.Folder)]
+    absent = ", ".join(f"{path} ({why})" for path, why in plan.left_out)
+    rows = [
+        Enforcement(
+            "fs.read",
+            f"{len(policy.fs.read)} paths",
+            f"{len(shown)} shown, everything else is absent",
+            f"left out: {absent}" if absent else "",
+            "mount namespace with an empty root, read-only overlays, Landlock",
+            "write-outside, absent",
+        ),
+        Enforcement(
+            "fs.write",
+            f"{len(policy.fs.write)} paths beside the box's own",
+            f"{len(written)} mounted" if written else "the box's own folders only",
+            "a socket that a host process binds below a write grant later is reachable" if written else "",
+            "bind mounts, Landlock",
+            "work-inside",
+        ),
+        Enforcement(
+            "fs.deny",
+            f"{len(policy.fs.deny)} paths",
+            "absent",
+            "",
+            "whiteouts over the grants, masks over write grants",
+            "absent",
+        ),
+        Enforcement(
+            "net.mode",
+            policy.net.mode,
+            "the host's network" if policy.net.mode == "host" else "no network: an empty namespace",
+            "",
+            "network namespace, socket gate" if policy.net.mode == "deny" else "socket gate",
+            "network, sockets",
+        ),
+        Enforcement(
+            "net.loopback",
+            _yes(policy.net.loopback),
+            "the host's"
+            if policy.net.mode == "host"
+            else ("the box's own" if policy.net.loopback else "down"),
+            "",
+            "network namespace",
+            "network",
+        ),
+        Enforcement(
+            "net.unix",
+            _yes(policy.net.unix),
+            "inside only; the host's are absent or answer nobody" if policy.net.unix else "refused",
+            "",
+            "overlays, network namespace, Landlock scope" if policy.net.unix else "seccomp",
+            "absent, sockets",
+        ),
+        Enforcement(
+            "syscalls",
+            "the table of refused calls" + (", debugger's calls allowed inside" if policy.debug else ""),
+            "refused for every process of the box",
+            "",
+            "seccomp, no_new_privs",
+            "filter, mount, user-namespace",
+        ),
+        Enforcement(
+            "landlock",
+            f"every right that ABI {level} knows",
+            ", ".join(handled.names()),
+            "",
+            f"Landlock ABI {level}",
+            "write-outside",
+        ),
+        Enforcement(
+            "privileges",
+            "none",
+            f"uid {spec.payload_uid} outside, {etc.UID} inside, no capabilities",
+            "" if os.geteuid() == 0 else _kept_groups(spec.payload_gid),
+            "two user namespaces, no_new_privs, set-id bits refused",
+            "capabilities, filter",
+        ),
+        Enforcement(
+            "env",
+            f"{len(policy.env.passed)} names passed, {len(policy.env.set)} set",
+            "everything else is cleared",
+            "",
+            "a new environment for each session",
+            "descriptors",
+        ),
+    ]
+    return tuple(rows)
+
+
+def _kept_groups(own: int) -> str:
+    others = sorted(set(os.getgroups()) - {own})
+    if not others:
+        return ""
+    return (
+        f"your other groups ({', '.join(map(str, others))}) cannot be given up by an unprivileged user: they"
+        " still count for files below a grant"
+    )
+
+
+def _yes(value: bool) -> str:
+    return "true" if value else "false"
+
+
+TIER = ProcessTier()

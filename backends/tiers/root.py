@@ -1,0 +1,268 @@
+"""Builds a box's file tree inside its fresh namespaces and makes it the root.
+
+The root is an empty tmpfs, so what no step shows is absent. Runs in the process that becomes the box's init,
+with all capabilities of the first user namespace; afterwards a second one locks every mount made here.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import NamedTuple
+
+from backends.kernel import mounts
+from backends.kernel.mounts import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY
+from backends.tiers import etc
+from backends.tiers.grants import FILE, FOLDER, HIDE, Empty, File, Folder, Layer, Link, Mask, Overlay, Plan
+
+_ROOT_SIZE = 8 << 20
+_RUN_SIZE = 16 << 20
+_READ_ONLY = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
+_READ_WRITE = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
+_LAYERS = "/.layers"
+
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_DEVICE_LINKS = (
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+)
+
+# What the OCI runtime specification's implementations hide of /proc, or keep from writing.
+PROC_MASKED = (
+    "acpi", "asound", "interrupts", "kallsyms", "kcore", "keys", "key-users", "kmsg", "kpagecount",
+    "kpageflags", "latency_stats", "modules", "sched_debug", "scsi", "slabinfo", "timer_list", "timer_stats",
+    "vmallocinfo",
+)  # fmt: skip
+PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+
+# Where a box writes; the rest of its tree is read-only.
+WRITABLE = (etc.TREE, etc.HOME, "/tmp", "/run", "/var/tmp", "/dev/shm")  # noqa: S108
+OWN_FOLDERS = (etc.TREE, etc.HOME, "/tmp", "/run", "/var/tmp", "/proc", "/dev")  # noqa: S108
+
+
+class RootPlan(NamedTuple):
+    """All that :func:`build` needs; host paths, frozen before the launch."""
+
+    mount: str  # the empty folder on which the root is mounted
+    tree: str
+    repo: str  # "" without a private repository
+    home: str
+    objects: tuple[tuple[str, str], ...]  # (host folder, path inside) of borrowed git objects
+    grants: Plan
+    files: tuple[tuple[str, bytes], ...]  # of the box's own, by path
+    tmp: int  # bytes
+    shm: int
+    owner: tuple[int, int]  # uid and gid of the payload, as this user namespace names them
+
+
+class BuildError(Exception):
+    """A step failed. ``what`` names it; ``stage`` is the key of its remedy."""
+
+    def __init__(self, stage: str, what: str, error: OSError) -> None:
+        super().__init__(f"{what}: {error.strerror or error}")
+        self.stage = stage
+        self.what = what
+        self.error = error
+
+
+def build(plan: RootPlan) -> None:
+    """Mounts everything and pivots. Raises :class:`BuildError`."""
+    builder = _Builder(plan)
+    builder.run("mounts", "the box's empty root", builder.base)
+    builder.run("proc", "a fresh /proc", builder.proc)
+    builder.run("mounts", "the box's devices", builder.devices)
+    builder.run("devpts", "the box's own terminals (devpts)", builder.terminals)
+    builder.run("mounts", "the private folders", builder.private_folders)
+    for step in plan.grants.steps:
+        stage = "overlay" if isinstance(step, Overlay) else "grant"
+        builder.run(stage, f"the grant {step.path}", lambda step=step: builder.grant(step))
+    for source, inside in plan.objects:
+        builder.run("overlay", f"borrowed objects {source}", lambda s=source, i=inside: builder.objects(s, i))
+    builder.run("tree", "the tree, its repository and the home folder", builder.own_folders)
+    builder.run("mounts", "the finished root", builder.finish)
+
+
+class _Builder:
+    def __init__(self, plan: RootPlan) -> None:
+        self.plan = plan
+        self.root = plan.mount
+        self.layers = 0
+
+    @staticmethod
+    def run(stage: str, what: str, step: object) -> None:
+        assert callable(step)
+        try:
+            step()
+        except OSError as error:
+            raise BuildError(stage, what, error) from error
+
+    def at(self, path: str) -> str:
+        return self.root + path
+
+    def folder(self, path: str, mode: int = 0o755) -> str:
+        """Makes a folder and those above it in the box's root; returns where it lies now."""
+        place = self.at(path)
+        os.makedirs(place, mode, exist_ok=True)
+        return place
+
+    def base(self) -> None:
+        os.umask(0o022)
+        mounts.make_private()
+        mounts.tmpfs(self.root, _ROOT_SIZE, 0o755)
+        mounts.tmpfs(self.folder(_LAYERS), _ROOT_SIZE, 0o755)
+        os.mkdir(self.at(f"{_LAYERS}/none"))
+        _write(self.at(f"{_LAYERS}/nothing"), b"", 0o000)
+        for path, data in self.plan.files:
+            self.folder(os.path.dirname(path))
+            _write(self.at(path), data, 0o444)
+
+    def proc(self) -> None:
+        place = self.folder("/proc", 0o555)
+        mounts.proc(place)
+        for name in PROC_MASKED:
+            self.mask(f"{place}/{name}")
+        for name in PROC_READ_ONLY:
+            if os.path.exists(f"{place}/{name}"):
+                mounts.bind(f"{place}/{name}", f"{place}/{name}", _READ_ONLY | mounts.MOUNT_ATTR_NOEXEC)
+
+    def mask(self, place: str) -> None:
+        """Lays something empty and unreadable over an existing name."""
+        try:
+            mode = os.lstat(place).st_mode
+        except FileNotFoundError:
+            return
+        empty = "none" if stat.S_ISDIR(mode) else "nothing"
+        mounts.bind(self.at(f"{_LAYERS}/{empty}"), place, _READ_ONLY)
+
+    def devices(self) -> None:
+        place = self.folder("/dev")
+        for name in DEVICES:
+            _write(f"{place}/{name}", b"", 0o666)
+            mounts.mount(f"/dev/{name}", f"{place}/{name}", "", mounts.MS_BIND)
+            mounts.set_attributes(f"{place}/{name}", MOUNT_ATTR_NOSUID | mounts.MOUNT_ATTR_NOEXEC)
+        for name, text in _DEVICE_LINKS:
+            os.symlink(text, f"{place}/{name}")
+        mounts.tmpfs(self.folder("/dev/shm"), self.plan.shm, 0o1777)  # noqa: S108
+
+    def terminals(self) -> None:
+        mounts.devpts(self.folder("/dev/pts"))
+
+    def private_folders(self) -> None:
+        mounts.tmpfs(self.folder("/tmp"), self.plan.tmp, 0o1777)  # noqa: S108
+        mounts.tmpfs(self.folder("/run"), _RUN_SIZE, 0o755, owner=self.plan.owner)
+        self.folder("/var")
+        os.symlink("/run", self.at("/var/run"))
+        # One bounded file system for both, so that /var/tmp does not double what was granted.
+        os.makedirs(self.at("/var/tmp"), exist_ok=True)  # noqa: S108
+        mounts.bind(self.at("/tmp"), self.at("/var/tmp"), _READ_WRITE)  # noqa: S108
+
+    def grant(self, step: object) -> None:
+        if isinstance(step, Overlay):
+            with _Folder(step.path) as source:
+                self.overlay(source, self.folder(step.path), step.layers)
+        elif isinstance(step, File):
+            self.file(step)
+        elif isinstance(step, Link):
+            self.folder(os.path.dirname(step.path))
+            os.symlink(step.text, self.at(step.path))
+        elif isinstance(step, Folder):
+            with _Folder(step.path) as source:
+                mounts.bind(source, self.folder(step.path), _READ_WRITE)
+        elif isinstance(step, Empty):
+            self.folder(step.path)
+        elif isinstance(step, Mask):
+            self.mask(self.at(step.path))
+
+    def file(self, step: File) -> None:
+        fd = os.open(step.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                raise OSError(22, "it is no longer a file")
+            place = self.at(step.path)
+            if not os.path.lexists(place):
+                self.folder(os.path.dirname(step.path))
+                _write(place, b"", 0o444)
+            mounts.bind(fd, place, _READ_WRITE if step.writable else _READ_ONLY)
+        finally:
+            os.close(fd)
+
+    def overlay(self, source: int, place: str, layers: tuple[Layer, ...]) -> None:
+        top = self.at(f"{_LAYERS}/none")
+        if layers:
+            self.layers += 1
+            top = self.at(f"{_LAYERS}/{self.layers}")
+            os.mkdir(top)
+            os.chmod(top, os.fstat(source).st_mode & 0o777)
+            for layer in layers:
+                self.layer(top, layer)
+        mounts.overlay(top, source, place)
+
+    @staticmethod
+    def layer(top: str, layer: Layer) -> None:
+        place = f"{top}/{layer.path}"
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        if layer.kind == HIDE:
+            mounts.whiteout(place)
+        elif layer.kind == FOLDER:
+            os.makedirs(place, exist_ok=True)
+        elif layer.kind == FILE:
+            _write(place, layer.data, 0o444)
+
+    def objects(self, source: str, inside: str) -> None:
+        with _Folder(source) as fd:
+            self.overlay(fd, self.folder(inside), ())
+
+    def own_folders(self) -> None:
+        for source, inside in ((self.plan.tree, etc.TREE), (self.plan.home, etc.HOME)):
+            with _Folder(source) as fd:
+                mounts.bind(fd, self.folder(inside), _READ_WRITE)
+        if not self.plan.repo:
+            return
+        # The tree is hostile once the box ran: a link in place of .git must not lead this mount elsewhere.
+        with _Folder(self.at(etc.TREE)) as tree, _Folder(self.plan.repo) as repo:
+            try:
+                point = os.open(
+                    ".git", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=tree
+                )
+            except FileNotFoundError:
+                os.mkdir(".git", 0o755, dir_fd=tree)
+                point = os.open(
+                    ".git", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=tree
+                )
+            try:
+                mounts.bind(repo, point, _READ_WRITE)
+            finally:
+                os.close(point)
+
+    def finish(self) -> None:
+        mounts.unmount(self.at(_LAYERS))
+        os.rmdir(self.at(_LAYERS))
+        mounts.set_attributes(self.root, MOUNT_ATTR_RDONLY)
+        mounts.enter_root(self.root)
+
+
+class _Folder:
+    """A folder by descriptor, opened without following a link in its last part."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = -1
+
+    def __enter__(self) -> int:
+        self.fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return self.fd
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+
+def _write(path: str, data: bytes, mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, data)
+        os.fchmod(fd, mode)
+    finally:
+        os.close(fd)

@@ -1,0 +1,20 @@
+"""``python -I -S .../backends/keeper/__main__.py BOX-FOLDER READY-FD``: the keeper of one box.
+
+Run as a file and isolated: neither the starter's environment nor its installed packages reach the process
+that holds a box, and what the interpreter does not import the box's init does not inherit.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def run() -> None:
+    sys.path.insert(0, __file__.rpartition("/backends/keeper/")[0])
+    from backends.keeper.main import main
+
+    main(sys.argv[1], int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    run()

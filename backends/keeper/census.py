@@ -1,0 +1,106 @@
+"""Which processes a box has, from one scan of /proc (proc_pid_stat(5)).
+
+Every process of a box descends from its init: orphans are handed to it (pid 1 of a pid namespace, or a child
+subreaper). So the box is init's subtree, at every tier, whatever its members call themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NamedTuple
+
+from backends.kernel import procfs
+from backends.snapshots import ProcessId
+
+
+class Process(NamedTuple):
+    """One live process; zombies are left out of a census."""
+
+    pid: int
+    start: int  # clock ticks after boot
+    parent: int
+    group: int
+    session: int
+    rss: int  # bytes, shared pages counted in each
+
+    @property
+    def ident(self) -> ProcessId:
+        return ProcessId(self.pid, self.start)
+
+
+class Census:
+    """The processes of one box at one moment, init not among them."""
+
+    def __init__(self, processes: dict[int, Process]) -> None:
+        self.processes = processes
+
+    def __len__(self) -> int:
+        return len(self.processes)
+
+
+def take(init: int) -> Census:
+    """Scan /proc for everything below ``init``."""
+    now = procfs.scan()
+    found: dict[int, Process] = {}
+    queue = list(now.children.get(init, ()))
+    while queue:
+        pid = queue.pop()
+        queue.extend(now.children.get(pid, ()))
+        process = _process(now.stats[pid])
+        if process is not None:
+            found[pid] = process
+    return Census(found)
+
+
+def read(pid: int) -> Process | None:
+    """One process; None when it is gone or a zombie."""
+    found = procfs.read_stat(pid)
+    return _process(found) if found else None
+
+
+def _process(stat: procfs.Stat) -> Process | None:
+    rss = stat.rss
+    if stat.state in "ZX":
+        # A process whose first thread ended shows as a zombie without memory while its other threads run.
+        if stat.threads <= 1:
+            return None
+        rss = _rss_of_threads(stat.pid)
+    return Process(stat.pid, stat.start, stat.parent, stat.group, stat.session, rss)
+
+
+def _rss_of_threads(pid: int) -> int:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    found = (procfs.read_stat(f"{pid}/task/{thread}") for thread in threads[:64])
+    return max((stat.rss for stat in found if stat), default=0)
+
+
+def children(pid: int) -> bool:
+    """Whether a single-threaded process has children, zombies included."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:
+            return bool(file.read(16).strip())
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def send(ident: ProcessId, number: int) -> bool:
+    """Signal that very process; False when it is gone."""
+    try:
+        pidfd = os.pidfd_open(ident.pid)
+    except (ProcessLookupError, OSError):
+        return False
+    try:
+        # Only once the descriptor is held can the pid no longer be reused between check and signal.
+        found = read(ident.pid)
+        if found is None or found.start != ident.start:
+            return False
+        signal.pidfd_send_signal(pidfd, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(pidfd)
+    return True

@@ -1,0 +1,274 @@
+"""Talking to a box's keeper, and starting it where none lives."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from backends.boxes import liveness
+from backends.boxes.layout import BoxPaths, socket_path
+from backends.errors import Busy, ClocheError, NoSuchBox, from_dict
+from backends.keeper import protocol
+from backends.keeper.protocol import Decoder, ProtocolError
+
+TIMEOUT = 10.0  # seconds for one reply
+START_TIMEOUT = 30.0  # seconds from the start of a keeper to a ready box
+RACE_PATIENCE = 5.0  # seconds for another starter's keeper to become ready
+# All that a keeper takes of its starter's environment. The box's first process has it in its memory.
+KEPT = (
+    "HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "CLOCHE_LINGER",
+)
+
+
+class KeeperClient:
+    """One connection. Calls wait for their reply; events that come meanwhile are kept for ``events``.
+
+    Not for several threads at once. Raises ``ClocheError`` as the keeper reported it, and ``Busy`` with code
+    "keeper-slow" or "keeper-gone" when it did not answer or hung up.
+    """
+
+    def __init__(self, path: Path | str, timeout: float = TIMEOUT) -> None:
+        self.timeout = timeout
+        self._number = 0
+        self._decoder = Decoder()
+        self._replies: dict[int, dict[str, Any]] = {}
+        self._events: deque[dict[str, Any]] = deque()
+        self._closed = False
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            self._sock.settimeout(timeout)
+            self._sock.connect(os.fspath(path))
+        except OSError:
+            self._sock.close()
+            raise
+
+    def __enter__(self) -> KeeperClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def fileno(self) -> int:
+        """The descriptor, for whoever waits for events beside other things."""
+        return self._sock.fileno()
+
+    def call(
+        self, op: str, fds: Sequence[int] = (), *, timeout: float | None = None, **fields: Any
+    ) -> dict[str, Any]:
+        """Ask for one operation and return the reply's fields; ``fds`` stay the caller's."""
+        number = self.send(op, fds, **fields)
+        until = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while number not in self._replies:
+            self._receive(until)
+        reply = self._replies.pop(number)
+        if not reply.get("ok"):
+            error = reply.get("error")
+            raise from_dict(error if isinstance(error, dict) else {})
+        return {key: value for key, value in reply.items() if key not in ("id", "ok")}
+
+    def send(self, op: str, fds: Sequence[int] = (), **fields: Any) -> int:
+        """Send a request without waiting for its reply."""
+        self._number += 1
+        data = protocol.encode(
+            {"v": protocol.VERSION, "id": self._number, "op": op, "fds": len(fds), **fields}
+        )
+        try:
+            self._sock.settimeout(self.timeout)
+            sent = self._sock.sendmsg([data], protocol.rights(fds))
+            self._sock.sendall(data[sent:])
+        except TimeoutError as error:
+            raise _slow(op, self.timeout) from error
+        except OSError as error:
+            raise _gone(error.strerror or "it hung up") from error
+        return self._number
+
+    def events(self, timeout: float | None = None) -> Iterator[dict[str, Any]]:
+        """Events as they come; ends when the keeper hangs up, or nothing came for ``timeout`` seconds."""
+        while True:
+            if self._events:
+                yield self._events.popleft()
+                continue
+            try:
+                self._receive(None if timeout is None else time.monotonic() + timeout)
+            except Busy as error:
+                if error.code in ("keeper-gone", "keeper-slow"):
+                    return
+                raise
+
+    def wait_event(self, event: str, timeout: float | None = None, **match: Any) -> dict[str, Any]:
+        """The next event of that name whose fields match; others are kept. ``Busy`` as for calls."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            for found in self._events:
+                if found.get("event") == event and all(found.get(k) == v for k, v in match.items()):
+                    self._events.remove(found)
+                    return found
+            self._receive(until)
+
+    def _receive(self, until: float | None) -> None:
+        left = None if until is None else max(0.0, until - time.monotonic())
+        # poll(2), because a process of many descriptors is beyond select(2)'s reach.
+        poller = select.poll()
+        poller.register(self._sock.fileno(), select.POLLIN)
+        if not poller.poll(None if left is None else left * 1000):
+            raise _slow("the request", self.timeout)
+        try:
+            data = self._sock.recv(1 << 18)
+        except OSError as error:
+            raise _gone(error.strerror or "the connection broke") from error
+        if not data:
+            raise _gone("it hung up")
+        try:
+            for value in self._decoder.feed(data):
+                if "event" in value:
+                    self._events.append(value)
+                else:
+                    self._replies[value.get("id", 0)] = value
+        except ProtocolError as error:
+            raise _gone(str(error)) from error
+
+    def close(self) -> None:
+        """Hang up. Sessions that were started here go on."""
+        if not self._closed:
+            self._closed = True
+            self._sock.close()
+
+
+def _slow(what: str, limit: float) -> Busy:
+    return Busy(
+        "the box's keeper does not answer",
+        f"{what} got no reply within {limit:.0f} seconds",
+        "try again, or end the box: cloche stop",
+        code="keeper-slow",
+    )
+
+
+def _gone(why: str) -> Busy:
+    return Busy("the box's keeper is gone", why, "cloche status", code="keeper-gone")
+
+
+def connect(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
+    """Connect to the live keeper of a box; ``NoSuchBox`` with code "not-live" when there is none."""
+    live = liveness.read(paths)
+    recorded = live.facts.get("socket")
+    path = recorded if live.kind == "live" and isinstance(recorded, str) else os.fspath(socket_path(paths))
+    try:
+        return KeeperClient(path, timeout)
+    except (FileNotFoundError, ConnectionRefusedError) as error:
+        raise NoSuchBox(
+            f"box {paths.name} is not live",
+            "no keeper of it listens",
+            f"cloche run {paths.name} -- CMD starts it",
+            code="not-live",
+        ) from error
+    except OSError as error:
+        raise _slow(f"the connection ({error.strerror or error})", timeout) from error
+
+
+def start(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
+    """Connect to the box's keeper, starting it where none lives. Raises what kept the box from starting."""
+    until = time.monotonic() + RACE_PATIENCE
+    while True:
+        try:
+            return connect(paths, timeout)
+        except NoSuchBox as error:
+            if error.code != "not-live":
+                raise
+        try:
+            launch(paths)
+        except Busy as busy:
+            # Somebody else starts it, or the keeper before is just leaving: its lock says so.
+            if busy.code != "locked" or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def launch(paths: BoxPaths) -> None:
+    """Start a keeper and wait until its box is ready. ``Busy`` with code "locked" when one lives."""
+    script = Path(__file__).with_name("__main__.py")
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    log = null = -1
+    try:
+        log = os.open(
+            paths.keeper_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        ready = 3
+        # Sources first move out of the way of the targets 0 to 3.
+        sources = [_high(null), _high(log), _high(writer)]
+        try:
+            child = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-S", os.fspath(script), os.fspath(paths.root), str(ready)],
+                {name: os.environ[name] for name in KEPT if name in os.environ},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, sources[0], 0),
+                    (os.POSIX_SPAWN_DUP2, sources[1], 1),
+                    (os.POSIX_SPAWN_DUP2, sources[1], 2),
+                    (os.POSIX_SPAWN_DUP2, sources[2], ready),
+                ],
+            )
+        finally:
+            for fd in sources:
+                os.close(fd)
+    except FileNotFoundError as error:
+        os.close(reader)
+        raise NoSuchBox(
+            f"there is no box {paths.name}", f"{paths.root} is gone", "cloche ls", code="no-such-box"
+        ) from error
+    except BaseException:
+        os.close(reader)
+        raise
+    finally:
+        for fd in (writer, log, null):
+            if fd >= 0:
+                os.close(fd)
+    os.waitpid(child, 0)  # it forks the keeper and ends at once
+    try:
+        _await(reader, paths)
+    finally:
+        os.close(reader)
+
+
+def _high(fd: int) -> int:
+    """A copy of ``fd`` at 10 or above, close-on-exec."""
+    import fcntl
+
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
+
+
+def _await(reader: int, paths: BoxPaths) -> None:
+    decoder = Decoder()
+    poller = select.poll()
+    poller.register(reader, select.POLLIN)
+    until = time.monotonic() + START_TIMEOUT
+    while poller.poll(max(0.0, until - time.monotonic()) * 1000):
+        data = os.read(reader, 65536)
+        if not data:
+            break
+        for value in decoder.feed(data):
+            if value.get("ok"):
+                return
+            error = value.get("error")
+            raise from_dict(error if isinstance(error, dict) else {})
+    raise ClocheError(
+        f"the keeper of box {paths.name} did not start",
+        "it ended, or hangs, before the box was ready",
+        f"see {paths.keeper_log}",
+        code="keeper-failure",
+    )

@@ -1,0 +1,353 @@
+"""One live box: its init, its sessions, its gate and its clients, from ready to the last survivor's end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+
+from backends.boxes.layout import BoxPaths
+from backends.evidence.journal import Journal
+from backends.keeper import census, init_protocol
+from backends.keeper.denials import INTERVAL, Denials, Refusal
+from backends.keeper.gate import Gate
+from backends.keeper.init_protocol import Message
+from backends.keeper.inside import Inside
+from backends.keeper.limits import Actions, Limits
+from backends.keeper.link import Full, Link
+from backends.keeper.log import Log
+from backends.keeper.loop import READ, Loop, Timer
+from backends.keeper.network import Network
+from backends.keeper.reach import Reach
+from backends.keeper.recorder import Recorder
+from backends.keeper.session import Usage
+from backends.keeper.sessions import Sessions
+from backends.keeper.state import Live, State
+from backends.kernel import cgroups
+from backends.kernel.seccomp import FilterSpec
+from backends.snapshots import Claim, ProcessId
+from backends.tiers.protocol import LaunchSpec, LiveBox
+
+END_PATIENCE = 1.0  # seconds that init gets to end the tree itself before it is killed
+SWEEPS = 200  # rounds of looking for survivors
+FLUSH_PATIENCE = 1.0  # seconds that clients get to take their last replies
+
+
+class Keeper:
+    """Owns everything of one launch. ``ready`` is called once: with init's proofs, or None and a reason."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        log: Log,
+        spec: LaunchSpec,
+        box: LiveBox,
+        filter_spec: FilterSpec,
+        state: Callable[[Recorder], State],
+        *,
+        confined: bool,
+        linger: float,
+        disk_base: int | None,
+        ready: Callable[[tuple[Claim, ...] | None, str], None],
+    ) -> None:
+        self.loop = loop
+        self.log = log
+        self.spec = spec
+        self.box = box
+        self.confined = confined
+        self.changes = 0
+        self.recorder = Recorder(loop, Journal(spec.paths.journal, patience=0.2), log)
+        self.recorder.read_back()
+        self.denials = Denials(self.recorder.note)
+        self.state = state(self.recorder)
+        self.live = Live(spec.paths)
+        self.ended: list[Callable[[], None]] = []  # called when nothing of the box is left
+        self.on_change: list[Callable[[int | None], None]] = []
+        self.on_frozen: list[Callable[[Message], None]] = []
+        self.stopping = False
+        self._filter_spec = filter_spec
+        self._linger = linger
+        self._linger_timer: Timer | None = None
+        self._ready: Callable[[tuple[Claim, ...] | None, str], None] | None = ready
+        self._why = ""
+        self._over = False
+        self.gate: Gate | None = None
+        self.link = Link(loop, box.control, self._hear, self._link_lost)
+        loop.add(box.pidfd, READ, self._init_ended)
+        if box.notify is not None:
+            self.gate = Gate(
+                loop,
+                box.notify,
+                filter_spec,
+                log,
+                deny=self.deny,
+                record=self.recorder.note,
+                touched=self._touched,
+            )
+        self.sessions = Sessions(
+            loop,
+            self.link,
+            log,
+            init=box.init,
+            payload=(spec.payload_uid, spec.payload_gid),
+            wall=spec.policy.resources.wall,
+            first=self.recorder.last_session + 1,
+            record=self.recorder.note,
+            deny=self.deny,
+            changed=self._session_changed,
+        )
+        self.limits = Limits(
+            loop,
+            log,
+            spec.policy.resources,
+            box.init,
+            (os.fspath(spec.paths.tree), os.fspath(spec.paths.home)),
+            box.cgroups,
+            Actions(
+                self.deny,
+                _end,
+                self.sessions.kill_everything,
+                lambda: self.busy and not self.stopping,
+            ),
+            memory_held=_held(box, "resources.mem"),
+            base=disk_base,
+        )
+
+    @property
+    def paths(self) -> BoxPaths:
+        return self.spec.paths
+
+    @property
+    def denied(self) -> int:
+        """Refusals so far, also those that no record tells yet."""
+        return self.recorder.projection.total + self.recorder.denied_waiting + self.denials.waiting
+
+    # ------------------------------------------------------------ life
+
+    def begin(self, person: str) -> None:
+        """Init has proved its claims: count, and take sessions from now on."""
+        if self.gate is not None:
+            root = os.open(f"/proc/{self.box.init.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            policy = self.spec.policy
+            reach = Reach(policy, self.box.inside_tree, self.box.inside_home, person)
+            self.gate.begin(reach, Network(policy), Inside(root))
+        self._tick()
+        self._look()
+
+    def _tick(self) -> None:
+        self.loop.later(INTERVAL, self._tick)
+        self.denials.flush()
+        if self.gate is not None:
+            self.gate.tick()
+        if self.recorder.subscribers:
+            self.recorder.read_back()
+        if not self.stopping and self.state.now == "running":
+            self._look()
+
+    def deny(self, refusal: Refusal, pid: int, command: str) -> None:
+        self.denials.add(refusal, pid, command)
+
+    def _touched(self) -> None:
+        self.changes += 1
+        for listener in self.on_change:
+            listener(None)
+
+    def _session_changed(self, number: int) -> None:
+        self.changes += 1
+        for listener in self.on_change:
+            listener(number)
+        session = self.sessions.all.get(number)
+        if session is not None and not session.live:
+            self._look()
+
+    def started(self) -> None:
+        """A session is about to start."""
+        if self._linger_timer is not None:
+            self._linger_timer.cancel()
+            self._linger_timer = None
+        self.state.running("first process")
+        self.limits.wake()
+
+    @property
+    def busy(self) -> bool:
+        """Whether the box has a session or any process beside init."""
+        return bool(self.sessions.live) or census.children(self.box.init.pid)
+
+    def _look(self) -> None:
+        """Idle when no process is left; then the keeper lingers for a while."""
+        if self.stopping or self.busy:
+            return
+        self.state.idle("no process is left")
+        if self._linger_timer is None:
+            self._linger_timer = self.loop.later(self._linger, self._linger_over)
+
+    def _linger_over(self) -> None:
+        self._linger_timer = None
+        if not self.busy:
+            self.stop("nothing ran for a while", "keeper")
+
+    # ------------------------------------------------------------ what init says
+
+    def _hear(self, message: Message, fds: list[int]) -> None:
+        event = message.get("ev")
+        if event == "spawned":
+            self.sessions.spawned(message, fds)
+            return
+        init_protocol.close(fds)
+        if event == "exit":
+            self._exited(message)
+        elif event == "failed":
+            self.sessions.failed(message, [])
+        elif event in ("frozen", "thawed"):
+            for listener in list(self.on_frozen):
+                listener(message)
+        elif event == "ready":
+            self._proved(message)
+        elif event == "error":
+            self._answer_ready(None, f"{message.get('what')}: {message.get('why')}")
+        else:
+            self.log.note(f"init said something unknown: {event!r}")
+
+    def _proved(self, message: Message) -> None:
+        proofs = message.get("proofs")
+        claims = tuple(Claim(*row) for row in proofs) if isinstance(proofs, list) else ()
+        failed = [claim for claim in claims if claim.result == "failed"]
+        if failed:
+            self._answer_ready(None, f"the proof that {failed[0].text} failed: {failed[0].evidence}")
+        else:
+            self._answer_ready(claims, "")
+
+    def _answer_ready(self, claims: tuple[Claim, ...] | None, why: str) -> None:
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            ready(claims, why)
+
+    def _exited(self, message: Message) -> None:
+        number, status, pid = message.get("id"), message.get("status"), message.get("pid")
+        if not isinstance(status, int):
+            return
+        usage = _usage(message)
+        known = self.gate.inside_pids.pop(pid, 0) if self.gate and isinstance(pid, int) else 0
+        session = self.sessions.all.get(number) if isinstance(number, int) else None
+        if session is not None and session.ident is not None:
+            known = session.ident.pid
+        self.recorder.note(
+            "exit",
+            {
+                "pid": known,
+                "inside": pid,
+                "status": status,
+                "cpu": usage.cpu if usage else None,
+                "peak_rss": usage.peak_rss if usage else None,
+            },
+        )
+        if isinstance(number, int):
+            self.sessions.exited(number, status, usage)
+        self._look()
+
+    def _link_lost(self, why: str) -> None:
+        if not self.stopping:
+            self.log.note(f"init no longer answers: {why}")
+            census.send(self.box.init, signal.SIGKILL)
+
+    # ------------------------------------------------------------ end
+
+    def stop(self, why: str, who: str) -> None:
+        """End every process of the box and then the keeper; ``ended`` is called after no survivor is left."""
+        if self.stopping:
+            return
+        self.stopping = True
+        self._why = why
+        self.recorder.note("stop", {"who": who, "why": why})
+        try:
+            self.link.send({"op": "end"})
+        except Full:
+            self._kill_init()
+            return
+        self.loop.later(END_PATIENCE, self._kill_init)
+
+    def _kill_init(self) -> None:
+        if not self._over:
+            census.send(self.box.init, signal.SIGKILL)
+
+    def _init_ended(self, _events: int) -> None:
+        """The pidfd of init became readable: with pid 1 of a pid namespace, everything in it is gone."""
+        self.loop.remove(self.box.pidfd)
+        os.close(self.box.pidfd)
+        self._over = True
+        self._answer_ready(None, "init ended before the box was ready")
+        if not self.stopping:
+            self.stopping = True
+            self._why = "init ended"
+            self.recorder.note("stop", {"who": "keeper", "why": self._why})
+        os.close(self.box.death)
+        self.link.close()
+        self._sweep(SWEEPS)
+
+    def _sweep(self, rounds: int) -> None:
+        """What a box without a pid namespace leaves is handed to us (child subreaper): end it too."""
+        left = _reap_and_list()
+        for process in left:
+            census.send(process.ident, signal.SIGKILL)
+        if left and rounds > 0:
+            self.loop.later(0.01, lambda: self._sweep(rounds - 1))
+            return
+        if left:
+            self.log.note(f"{len(left)} processes do not end")
+        self.sessions.box_ended()
+        self._drain(time.monotonic() + FLUSH_PATIENCE)
+
+    def _drain(self, until: float) -> None:
+        if self.sessions.live and time.monotonic() < until:
+            self.loop.later(0.01, lambda: self._drain(until))
+            return
+        for session in self.sessions.live:
+            session.abandon()
+        self.finish()
+
+    def finish(self) -> None:
+        """Write the last records; nothing of the box is left."""
+        if self.gate is not None:
+            self.gate.tick()
+            self.gate.close()
+        self.denials.flush()
+        self.limits.close()
+        left = cgroups.remove(self.box.cgroups)
+        if left:
+            self.log.note(f"control groups could not be removed: {left}")
+        self.state.idle(self._why)
+        self.recorder.flush(sync=True)
+        self.live.end(self._why)
+        if self.live.facts:
+            self.state.anchor()
+        for call in self.ended:
+            call()
+
+
+def _usage(message: Mapping[str, object]) -> Usage | None:
+    utime, stime, peak = message.get("utime"), message.get("stime"), message.get("maxrss")
+    if not isinstance(utime, int | float) or not isinstance(stime, int | float) or not isinstance(peak, int):
+        return None
+    return Usage(round(utime + stime, 6), peak)
+
+
+def _reap_and_list() -> list[census.Process]:
+    """Collect ended children of ours, and list what still runs below us."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            break
+        if pid == 0:
+            break
+    return list(census.take(os.getpid()).processes.values())
+
+
+def _end(ident: ProcessId) -> None:
+    census.send(ident, signal.SIGKILL)
+
+
+def _held(box: LiveBox, key: str) -> bool:
+    """Whether a control group holds the limit ``key``, so that nobody has to look."""
+    return any(row.key == key and "cgroup" in row.mechanism and row.enforced for row in box.enforcement)

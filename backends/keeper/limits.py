@@ -1,0 +1,231 @@
+"""Limits that nothing in the kernel holds for us here: look, and end what passed them.
+
+Memory where no control group could be had, and the growth of what the box writes. Between two looks a box may
+go past a limit; that is why they are shown as soft. The pace follows how near a limit is. Where control
+groups do hold, their counters are read, so that a limit which was hit is counted too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from backends.keeper import census, disk
+from backends.keeper.census import Process
+from backends.keeper.denials import Refusal
+from backends.keeper.log import Log
+from backends.keeper.loop import Loop, Timer
+from backends.policy.model import Resources
+from backends.snapshots import ProcessId
+
+SLOW = 1.0  # seconds between looks at memory below half of the limit
+FAST = 0.1
+SLICE = 0.004  # seconds that one step of a measurement may take
+DISK_FIRST = 1.0
+DISK_MOST = 30.0  # seconds between two measurements, unless the file system fills faster
+DISK_SHARE = 20  # a measurement that took t is repeated after 20 t at the earliest
+EVENTS = (
+    ("memory.events", b"oom_kill", "resources.mem", "memory"),
+    ("memory.oom_control", b"oom_kill", "resources.mem", "memory"),
+    ("pids.events", b"max", "resources.procs", "processes"),
+)
+LANE = "keeper"
+
+
+class Actions(NamedTuple):
+    """What the limits may do to the box."""
+
+    deny: Callable[[Refusal, int, str], None]
+    kill: Callable[[ProcessId], None]
+    kill_everything: Callable[[], None]
+    busy: Callable[[], bool]
+
+
+class Limits:
+    """``wake`` starts watching; it pauses by itself while the box has no process."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        log: Log,
+        resources: Resources,
+        init: ProcessId,
+        folders: tuple[str, ...],
+        groups: tuple[str, ...],
+        actions: Actions,
+        *,
+        memory_held: bool,
+        base: int | None,
+    ) -> None:
+        self._loop = loop
+        self._log = log
+        self._init = init
+        self._folders = folders
+        self._actions = actions
+        self._memory = None if memory_held else resources.mem
+        self._disk = resources.disk
+        self.base = base  # bytes in the folders before anything ran, kept from launch to launch
+        self._counters = _Counters(groups)
+        self._timer: Timer | None = None
+        self._measuring: Timer | None = None
+        self._next_disk = 0.0
+        self._free = 0
+        self._headroom = 0
+        self._used = 0
+        if self._disk is not None and base is None:
+            self.base = sum(size for folder in folders for size in disk.measure(folder))
+
+    def wake(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.later(0.0, self._look)
+
+    def close(self) -> None:
+        for timer in (self._timer, self._measuring):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._measuring = None
+        self._events()
+
+    def _look(self) -> None:
+        self._timer = None
+        pause = SLOW
+        try:
+            self._events()
+            if self._memory is not None:
+                pause = self._look_at_memory(self._memory)
+            if self._disk is not None:
+                pause = min(pause, self._look_at_disk())
+        finally:
+            if self._actions.busy():
+                self._timer = self._loop.later(pause, self._look)
+
+    def _events(self) -> None:
+        for (_, _, rule, what), count in self._counters.new():
+            for _ in range(min(count, 10_000)):
+                self._actions.deny(Refusal("limit", what, rule, LANE, "control group"), 0, "")
+
+    # ------------------------------------------------------------ memory
+
+    def _look_at_memory(self, limit: int) -> float:
+        seen = census.take(self._init.pid)
+        total = sum(process.rss for process in seen.processes.values())
+        if total > limit:
+            # Resident sizes count a shared page in every process: only when they say "too much" is the
+            # exact, slower figure worth reading.
+            sizes = {process: _share(process) for process in seen.processes.values()}
+            total = sum(sizes.values())
+            if total > limit:
+                self._relieve(sizes, total, limit)
+        return SLOW if total < limit // 2 else FAST
+
+    def _relieve(self, sizes: dict[Process, int], total: int, limit: int) -> None:
+        """End the largest processes until what is left fits, as the kernel's own killer would."""
+        for process, size in sorted(sizes.items(), key=lambda item: -item[1]):
+            if total <= limit:
+                return
+            refusal = Refusal("limit", "memory", f"resources.mem = {limit}", LANE, "poll and SIGKILL")
+            self._actions.deny(refusal, process.pid, _name(process.pid))
+            self._actions.kill(process.ident)
+            total -= size
+
+    # ------------------------------------------------------------ disk
+
+    def _look_at_disk(self) -> float:
+        now = time.monotonic()
+        free = min(_free(folder) for folder in self._folders)
+        # Whoever fills the file system, a drop of half of what is left to the box asks for a measurement.
+        fell = self._free - free > max(self._headroom // 2, 1 << 20)
+        if self._measuring is None and (now >= self._next_disk or fell):
+            self._free = free
+            self._used = 0
+            started = time.monotonic()
+            steps = (size for folder in self._folders for size in disk.measure(folder))
+            self._measure(steps, started)
+        return 0.25 if self._headroom < (1 << 30) else SLOW
+
+    def _measure(self, steps: Iterator[int], started: float) -> None:
+        """One slice of a measurement; the rest follows when others had their turn."""
+        self._measuring = None
+        until = time.monotonic() + SLICE
+        try:
+            for size in steps:
+                self._used += size
+                if self._disk is not None and self._used - (self.base or 0) > self._disk:
+                    self._full("disk", f"resources.disk = {self._disk}")
+                    break
+                if time.monotonic() > until:
+                    self._measuring = self._loop.later(0.001, lambda: self._measure(steps, started))
+                    return
+        except disk.TooDeep:
+            self._full(f"folders nested deeper than {disk.MAX_DEPTH}", "resources.disk")
+        except OSError as error:
+            self._log.failure("disk", error)
+        now = time.monotonic()
+        self._headroom = max(0, (self._disk or 0) + (self.base or 0) - self._used)
+        self._next_disk = now + min(DISK_MOST, max(DISK_FIRST, DISK_SHARE * (now - started)))
+
+    def _full(self, what: str, rule: str) -> None:
+        refusal = Refusal("limit", what, rule, LANE, "poll and SIGKILL to every process")
+        self._actions.deny(refusal, 0, "")
+        self._actions.kill_everything()
+
+
+class _Counters:
+    """Counters of control groups (cgroup-v2.rst, cgroup-v1/memory.rst), as growth since the last look."""
+
+    def __init__(self, groups: tuple[str, ...]) -> None:
+        self._files = [
+            (f"{group}/{row[0]}", row)
+            for group in groups
+            for row in EVENTS
+            if os.path.exists(f"{group}/{row[0]}")
+        ]
+        self._last: dict[str, int] = {path: _counter(path, row[1]) for path, row in self._files}
+
+    def new(self) -> list[tuple[tuple[str, bytes, str, str], int]]:
+        found = []
+        for path, row in self._files:
+            count = _counter(path, row[1])
+            if count > self._last[path]:
+                found.append((row, count - self._last[path]))
+                self._last[path] = count
+        return found
+
+
+def _counter(path: str, key: bytes) -> int:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            for line in file.read(4096).splitlines():
+                words = line.split()
+                if len(words) == 2 and words[0] == key:
+                    return int(words[1])
+    except OSError:
+        return 0  # the group went with its box
+    return 0
+
+
+def _share(process: Process) -> int:
+    """Bytes of a process with shared pages divided by their users (smaps_rollup, proc(5))."""
+    try:
+        with open(f"/proc/{process.pid}/smaps_rollup", "rb", buffering=0) as file:
+            for line in file.read(4096).splitlines():
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        return process.rss
+    return process.rss
+
+
+def _name(pid: int) -> str:
+    found = census.read(pid)
+    if found is None:
+        return ""
+    with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
+        return file.read(64).strip().decode("utf-8", "surrogateescape")
+
+
+def _free(folder: str) -> int:
+    found = os.statvfs(folder)
+    return found.f_bfree * found.f_frsize

@@ -1,0 +1,267 @@
+"""Starting a keeper: alone, detached, with the box's lock; launch, prove, then serve until the end."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from backends import tiers
+from backends.boxes import lifecycle, liveness, store
+from backends.boxes import manifest as manifests
+from backends.boxes.layout import BoxPaths, socket_path
+from backends.boxes.manifest import Manifest
+from backends.errors import ClocheError, Refused
+from backends.keeper import protocol
+from backends.keeper.keeper import Keeper
+from backends.keeper.log import Log
+from backends.keeper.loop import READ, Loop
+from backends.keeper.requests import Requests
+from backends.keeper.server import Server
+from backends.keeper.state import State, identity
+from backends.kernel.seccomp import FilterSpec
+from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, prctl
+from backends.policy import canonical
+from backends.policy.model import Policy
+from backends.snapshots import Claim
+from backends.tiers.protocol import LaunchSpec
+
+LINGER = 300.0  # seconds after the last process of the box ended
+LINGER_VARIABLE = "CLOCHE_LINGER"
+READY_PATIENCE = 20.0  # seconds that init gets to prove its claims
+FILES = 65_536  # descriptors; every session takes a handful
+LAST_REPLIES = 1.0  # seconds that clients get to take their last replies
+
+
+class Starter:
+    """The command that started us and waits at the other end of a pipe for one line."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def tell(self, error: ClocheError | None) -> None:
+        """Ready (None), or why not; only the first time counts."""
+        if self._fd < 0:
+            return
+        line = protocol.encode({"ok": True} if error is None else {"ok": False, "error": error.as_dict()})
+        try:
+            os.write(self._fd, line)
+        except BrokenPipeError:
+            return  # whoever started us has gone; the box lives on
+        finally:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def main(root: str, ready_fd: int) -> NoReturn:
+    """Become the keeper of the box in ``root``; what comes of it goes to ``ready_fd`` as one line."""
+    starter = Starter(ready_fd)
+    log = Log()
+    code = 0
+    try:
+        detach()
+        _serve(BoxPaths(Path(root)), starter, log)
+    except ClocheError as error:
+        starter.tell(error)
+        code = error.exit_code
+    except BaseException as error:  # noqa: BLE001 (the last place: reported to the log and to the starter)
+        log.failure("keeper", error)
+        starter.tell(
+            ClocheError(
+                "the keeper failed",
+                f"{type(error).__name__}: {error}",
+                f"see {root}/keeper.log",
+                code="keeper-failure",
+            )
+        )
+        code = 1
+    os._exit(code)
+
+
+def detach() -> None:
+    """Leave the starter's session for good (credentials(7)): first fork, setsid, second fork."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    os.umask(0o077)
+
+
+def _serve(paths: BoxPaths, starter: Starter, log: Log) -> None:
+    lock = store.take(paths, "keeper")
+    try:
+        _Serving(paths, Loop(log.failure), log, starter).run()
+    finally:
+        os.close(lock)
+
+
+def load_policy(paths: BoxPaths, manifest: Manifest) -> Policy:
+    """The policy that the box was made with; ``Refused`` when the file is another one by now."""
+    try:
+        data = paths.policy.read_bytes()
+    except OSError as error:
+        raise _tampered(f"policy.json cannot be read: {error.strerror}") from error
+    if canonical.digest(data) != manifest.policy_digest:
+        raise _tampered(
+            f"policy.json has the digest {canonical.digest(data)[:16]} and the box was made with "
+            f"{manifest.policy_digest[:16]}"
+        )
+    return canonical.decode(data)
+
+
+def _tampered(why: str) -> Refused:
+    return Refused(
+        "the box does not start",
+        why,
+        "export what it holds and make a new one: cloche new",
+        code="policy-digest",
+    )
+
+
+def settled(paths: BoxPaths) -> Manifest:
+    """The manifest of a box that may start. What a keeper left that died is brought to order first."""
+    manifest = manifests.load(paths)
+    if liveness.read(paths).kind == "lost" or manifest.state == lifecycle.RUNNING:
+        from backends.verbs.passage import Held, settle
+
+        held = Held(paths)
+        settle(held)
+        manifest = held.manifest
+    lifecycle.require(paths.name, manifest.state, "run")
+    return manifest
+
+
+class _Serving:
+    """From the launched box to the end of the loop."""
+
+    def __init__(self, paths: BoxPaths, loop: Loop, log: Log, starter: Starter) -> None:
+        self._paths = paths
+        self._loop = loop
+        self._log = log
+        self._starter = starter
+        self._person = os.path.expanduser("~")
+        self._server: Server | None = None
+        self._requests: Requests | None = None
+        self._failure: ClocheError | None = None
+        manifest = settled(paths)
+        policy = load_policy(paths, manifest)
+        earlier = liveness.read(paths).facts.get("disk_base")
+        tier = tiers.get(policy.tier)
+        # Whatever a box without a pid namespace leaves behind is handed to us instead of to the host's init.
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        spec = LaunchSpec(
+            paths, policy, paths.name, manifest.payload_uid, manifest.payload_gid, manifest.detached
+        )
+        box = tier.launch(spec)
+        self._keeper = Keeper(
+            loop,
+            log,
+            spec,
+            box,
+            filter_spec(policy),
+            lambda recorder: State(paths, manifest, recorder),
+            confined=tier.confined,
+            linger=float(os.environ.get(LINGER_VARIABLE) or LINGER),
+            disk_base=earlier if isinstance(earlier, int) else None,
+            ready=self._ready,
+        )
+        self._keeper.ended.append(self._ended)
+        self._patience = loop.later(READY_PATIENCE, self._not_ready)
+
+    def run(self) -> None:
+        """Serve until the box has ended; raises what kept it from becoming ready."""
+        _raise_limits()
+        _on_signals(self._loop, lambda name: self._keeper.stop(name, "signal"))
+        self._loop.run()
+        if self._failure is not None:
+            raise self._failure
+
+    def _not_ready(self) -> None:
+        self._ready(None, f"init proved nothing within {READY_PATIENCE:.0f} seconds")
+
+    def _ready(self, claims: tuple[Claim, ...] | None, why: str) -> None:
+        self._patience.cancel()
+        keeper = self._keeper
+        if claims is None:
+            self._failure = Refused(
+                "the box does not start",
+                why,
+                "cloche probe says what this host can enforce",
+                code="launch-refused",
+            )
+            keeper.stop(why, "keeper")
+            return
+        path = os.fspath(socket_path(self._paths))
+        self._requests = Requests(keeper)
+        self._server = Server(self._loop, path, self._log, self._requests.handle)
+        keeper.live.begin(identity(os.getpid()), keeper.box, claims, path, {"disk_base": keeper.limits.base})
+        facts = keeper.live.facts
+        keeper.recorder.now(
+            "launch",
+            {
+                "proofs": facts["claims"],
+                "enforcement": facts["enforcement"],
+                "not_observed": facts["not_observed"],
+                "host": facts["host"],
+                "keeper": facts["keeper"],
+                "init": facts["init"],
+            },
+        )
+        keeper.begin(self._person)
+        self._starter.tell(None)
+
+    def _ended(self) -> None:
+        """Nothing of the box is left: answer who waits for that, then go."""
+        if self._requests is not None:
+            self._requests.stopped()
+        if self._server is not None:
+            self._server.stop_listening()
+        self._leave(time.monotonic() + LAST_REPLIES)
+
+    def _leave(self, until: float) -> None:
+        if self._server is not None and self._server.waiting and time.monotonic() < until:
+            self._loop.later(0.01, lambda: self._leave(until))
+            return
+        if self._server is not None:
+            self._server.close()
+        self._loop.stop()
+
+
+def filter_spec(policy: Policy) -> FilterSpec:
+    """What the box's filter asks about, as its tier built it from the same policy."""
+    return FilterSpec(opens=policy.observe, unix=policy.net.unix, debug=policy.debug)
+
+
+def _raise_limits() -> None:
+    """Descriptors for many sessions. After the launch: init must not inherit more than the policy gives."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _on_signals(loop: Loop, stop: Callable[[str], None]) -> None:
+    """SIGTERM ends the box in order; what a terminal sends is not for us."""
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    reader.setblocking(False)
+    writer.setblocking(False)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: None)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+
+    def woken(_events: int) -> None:
+        if signal.SIGTERM in reader.recv(64):
+            stop("SIGTERM")
+
+    loop.add(reader.fileno(), READ, woken)
+    _KEPT.extend((reader, writer))
+
+
+_KEPT: list[socket.socket] = []  # the interpreter writes to the descriptor, not to the object

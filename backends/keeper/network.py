@@ -1,0 +1,80 @@
+"""Which destinations a box without a network cannot reach, for the tally.
+
+The empty network namespace refuses them; the keeper only sees the attempts that name an address.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+
+from backends.keeper.denials import Refusal
+from backends.kernel.notify import Address
+from backends.policy.model import Policy
+
+LANE = "keeper"
+BY_NAMESPACE = "network namespace"
+DNS_PORT = 53
+# Every name lookup of glibc asks its cache daemon first; counted apart, so that it hides nothing.
+NAME_CACHE = (b"/run/nscd/socket", b"/var/run/nscd/socket")
+_LIFE = 1.0  # seconds that the host's abstract sockets are remembered
+
+
+class Network:
+    """The rules for connect(2) and for datagrams with an address, of one policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._mode = policy.net.mode
+        self._abstract: set[str] = set()
+        self._read_at = 0.0
+
+    def judge(self, address: Address) -> Refusal | None:
+        """The refusal that an internet address meets, None when it can be reached or is no address."""
+        if self._mode != "deny" or not address.text:
+            return None
+        rule = "net.mode = deny"
+        if address.port == DNS_PORT:
+            return Refusal("dns", f"name lookup at {address.text}", rule, LANE, BY_NAMESPACE)
+        if _own(address.text):
+            return None
+        host = f"[{address.text}]" if ":" in address.text else address.text
+        return Refusal("net", f"{host}:{address.port}", rule, LANE, BY_NAMESPACE)
+
+    def path(self, path: bytes) -> Refusal | None:
+        """The row of the name cache's socket, which does not exist inside."""
+        if path not in NAME_CACHE:
+            return None
+        return Refusal("socket", "unix:/run/nscd/socket", "name cache, asked by every lookup", LANE, "mounts")
+
+    def abstract(self, name: str) -> Refusal | None:
+        """A host's abstract socket; with a network of its own the box has other ones of the same names."""
+        if self._mode == "host":
+            return None
+        now = time.monotonic()
+        if now > self._read_at + _LIFE:
+            self._abstract = _abstract_names()
+            self._read_at = now
+        if name not in self._abstract:
+            return None
+        return Refusal("socket", f"unix:{name}", "host sockets are not granted", LANE, BY_NAMESPACE)
+
+
+def _own(text: str) -> bool:
+    """Whether an address means the box itself: loopback or unspecified, also as an IPv4-mapped one."""
+    try:
+        if ":" not in text:
+            raw = b"\0" * 10 + b"\xff\xff" + socket.inet_pton(socket.AF_INET, text)
+        else:
+            raw = socket.inet_pton(socket.AF_INET6, text)
+    except OSError:
+        return False
+    if raw[:12] == b"\0" * 10 + b"\xff\xff":
+        return raw[12] == 127 or raw[12:] == b"\0" * 4
+    return raw[:15] == b"\0" * 15 and raw[15] in (0, 1)
+
+
+def _abstract_names() -> set[str]:
+    """The abstract sockets of our network namespace, from /proc/net/unix."""
+    with open("/proc/net/unix", "rb") as file:
+        names = [line.split(b" ")[-1].strip() for line in file]
+    return {name.decode("utf-8", "surrogateescape") for name in names if name.startswith(b"@")}

@@ -1,0 +1,389 @@
+"""What clients ask of a keeper, one method for each operation of the protocol."""
+
+from __future__ import annotations
+
+import binascii
+import os
+import signal
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from backends.errors import Busy, ClocheError, NoSuchBox, Refused, UsageError
+from backends.keeper import census, environment
+from backends.keeper.fields import Fields
+from backends.keeper.init_protocol import Message
+from backends.keeper.keeper import Keeper
+from backends.keeper.link import Full
+from backends.keeper.loop import Timer
+from backends.keeper.protocol import close_all
+from backends.keeper.server import Client, Request
+from backends.keeper.sessions import Answer
+from backends.snapshots import JournalRecord, ProcessId
+
+QUIET = 0.1  # seconds between two notices of the same kind to one subscriber
+DEFAULT_OUTPUT = 65536
+SHELL = "/bin/bash", "/bin/sh"
+
+Handler = Callable[[Client, Fields, list[int]], dict[str, Any] | None]
+
+
+class Requests:
+    """Answers requests. A handler returns the reply's fields, or None when it replies later."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._stops: list[tuple[Client, object]] = []
+        self._watched: set[Client] = set()
+        self._freezer = _Freezer(keeper)
+        self._operations: dict[str, tuple[Handler, int]] = {
+            "hello": (self._hello, 0),
+            "run": (self._run, 3),
+            "shell": (self._shell, 1),
+            "attach": (self._attach, 1),
+            "resize": (self._resize, 0),
+            "signal": (self._signal, 0),
+            "sessions": (self._sessions, 0),
+            "processes": (self._processes, 0),
+            "output": (self._output, 0),
+            "stat": (self._stat, 0),
+            "tally": (self._tally, 0),
+            "kill": (self._kill, 0),
+            "freeze": (self._freeze, 0),
+            "thaw": (self._thaw, 0),
+            "subscribe": (self._subscribe, 0),
+            "stop": (self._stop, 0),
+        }
+
+    def handle(self, client: Client, request: Request, fds: list[int]) -> None:
+        """One request; its descriptors are closed here unless an operation took them."""
+        name, number = request.get("op"), request.get("id")
+        known = self._operations.get(name) if isinstance(name, str) else None
+        if known is None:
+            close_all(fds)
+            raise UsageError(
+                f"the keeper does not know {name!r}",
+                "it was started by another version of cloche",
+                "end the box and start it again: cloche stop",
+                code="unknown-operation",
+            )
+        handler, wanted = known
+        if len(fds) != wanted:
+            close_all(fds)
+            raise UsageError(
+                f"{name} came with {len(fds)} descriptors",
+                f"it needs {wanted}",
+                "this is a fault of the client",
+                code="descriptors",
+            )
+        fields = Fields(request, number)
+        try:
+            reply = handler(client, fields, fds)
+        finally:
+            close_all(fds)
+        if reply is not None:
+            client.reply(number, reply)
+
+    # ------------------------------------------------------------ facts
+
+    def _hello(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        facts = self._keeper.live.facts
+        return {
+            "box": self._keeper.paths.key,
+            "keeper": os.getpid(),
+            "init": facts["init"],
+            "ready": True,
+            "since": facts["started"],
+        }
+
+    def _sessions(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        return {"sessions": [session.row() for session in self._keeper.sessions.all.values()]}
+
+    def _processes(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        """Every process with the session it belongs to, also after a double fork."""
+        seen = census.take(self._keeper.box.init.pid)
+        owners = self._keeper.sessions.members.update(seen)
+        rows = [
+            {"pid": one.pid, "start": one.start, "parent": one.parent, "session": owners.get(one.pid)}
+            for one in seen.processes.values()
+        ]
+        return {"processes": rows}
+
+    def _output(self, _client: Client, fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        limit = fields.whole("limit", DEFAULT_OUTPUT)
+        if fields.value("session") is None:
+            ring = self._keeper.sessions.output
+        else:
+            session = self._keeper.sessions.get(fields.value("session"))
+            ring = session.terminal.screen if session.terminal else session.output
+        return {"data": binascii.b2a_base64(ring.tail(limit), newline=False).decode("ascii")}
+
+    def _stat(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        keeper = self._keeper
+        line = keeper.sessions.output.last_line()
+        return {
+            "state": keeper.state.now,
+            "processes": len(census.take(keeper.box.init.pid)),
+            "sessions": len(keeper.sessions.live),
+            "denied": keeper.recorder.projection.total
+            + keeper.denials.waiting
+            + keeper.recorder.denied_waiting,
+            "last_line": line.decode("utf-8", "surrogateescape"),
+            "dirty": keeper.changes,
+        }
+
+    def _tally(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        keeper = self._keeper
+        keeper.denials.flush()
+        keeper.recorder.flush()
+        tally = keeper.recorder.projection.tally(keeper.box.not_observed)
+        return {
+            "rows": [row._asdict() for row in tally.rows],
+            "total": tally.total,
+            "others": tally.others,
+            "not_observed": [list(row) for row in tally.not_observed],
+        }
+
+    # ------------------------------------------------------------ sessions
+
+    def _run(self, client: Client, fields: Fields, fds: list[int]) -> None:
+        argv = fields.words("argv")
+        if not argv:
+            raise UsageError(
+                "nothing to run", "the command is empty", "cloche run BOX -- CMD", code="no-command"
+            )
+        env, cwd = self._place(fields, pty=False)
+        self._keeper.started()
+        taken, fds[:] = list(fds), []
+        self._keeper.sessions.run(argv, env, cwd, taken, client, self._answer(client, fields.number))
+
+    def _shell(self, client: Client, fields: Fields, fds: list[int]) -> None:
+        env, cwd = self._place(fields, pty=True)
+        argv = fields.words("argv") or [env.get("SHELL", SHELL[1])]
+        size = fields.size()
+        sock = _stream(fds)
+        self._keeper.started()
+        self._keeper.sessions.shell(argv, env, cwd, size, sock, client, self._answer(client, fields.number))
+
+    def _place(self, fields: Fields, *, pty: bool) -> tuple[dict[str, str], str]:
+        """Environment and working folder of a session; refused while the box may not start one."""
+        keeper = self._keeper
+        if keeper.stopping:
+            raise Busy("the box is ending", "somebody stopped it", "start it again", code="stopping")
+        if self._freezer.held:
+            raise Busy(
+                "the box is frozen",
+                "a snapshot is being taken",
+                "try again in a moment",
+                code="frozen",
+            )
+        env = environment.compose(
+            keeper.spec.policy,
+            fields.texts("env"),
+            box=keeper.paths.key,
+            home=keeper.box.inside_home,
+            pty=pty,
+            confined=keeper.confined,
+        )
+        cwd = os.path.join(keeper.box.inside_tree, fields.text("cwd", ""))
+        return env, cwd.rstrip("/") or "/"
+
+    def _answer(self, client: Client, number: object) -> Answer:
+        def answer(value: dict[str, Any] | ClocheError) -> None:
+            if isinstance(value, ClocheError):
+                client.refuse(number, value)
+            else:
+                client.reply(number, value)
+
+        self._watch(client)
+        return answer
+
+    def _watch(self, client: Client) -> None:
+        """Let go of a client's sessions when its connection ends; once, however many it starts."""
+        if client not in self._watched:
+            self._watched.add(client)
+            client.subscriptions.append(lambda: self._forget(client))
+
+    def _forget(self, client: Client) -> None:
+        self._watched.discard(client)
+        self._keeper.sessions.forget(client)
+
+    def _attach(self, client: Client, fields: Fields, fds: list[int]) -> dict[str, Any]:
+        size = fields.size()
+        sock = _stream(fds)
+        session = self._keeper.sessions.attach(fields.value("session"), size, sock, client)
+        self._watch(client)
+        return {"session": session.id}
+
+    def _resize(self, _client: Client, fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        session = self._keeper.sessions.get(fields.value("session"))
+        if session.terminal is not None:
+            session.terminal.resize(*fields.size())
+        return {}
+
+    def _signal(self, _client: Client, fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        self._keeper.sessions.signal(fields.value("session"), _number(fields))
+        return {}
+
+    def _kill(self, _client: Client, fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        """Signal one process by identity, if it is one of the box's."""
+        ident = ProcessId(fields.whole("pid"), fields.whole("start"))
+        number = _number(fields)
+        seen = census.take(self._keeper.box.init.pid)
+        found = seen.processes.get(ident.pid)
+        if found is None or found.ident != ident or not census.send(ident, number):
+            raise NoSuchBox(
+                f"process {ident.pid} is gone",
+                "no process of this box has that pid and start time",
+                "cloche ps",
+                code="no-such-process",
+            )
+        return {}
+
+    # ------------------------------------------------------------ the whole box
+
+    def _freeze(self, client: Client, fields: Fields, _fds: list[int]) -> None:
+        self._freezer.freeze(client, fields.number)
+
+    def _thaw(self, client: Client, fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        self._freezer.release(client)
+        return {}
+
+    def _subscribe(self, client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        subscription = _Subscription(self._keeper, client)
+        client.subscriptions.append(subscription.end)
+        return {}
+
+    def _stop(self, client: Client, fields: Fields, _fds: list[int]) -> None:
+        self._stops.append((client, fields.number))
+        self._freezer.drop()
+        self._keeper.stop(fields.text("why", "asked to"), fields.text("who", "") or f"uid {os.geteuid()}")
+
+    def stopped(self) -> None:
+        """Nothing is left: tell those who asked for it."""
+        for client, number in self._stops:
+            client.reply(number, {})
+
+
+def _stream(fds: list[int]) -> socket.socket:
+    """The one descriptor of a request as a stream socket; taken over."""
+    fd = fds.pop()
+    try:
+        sock = socket.socket(fileno=fd)
+    except OSError as error:
+        os.close(fd)
+        raise UsageError(
+            "a terminal needs a socket", str(error), "this is a fault of the client", code="descriptors"
+        ) from error
+    if sock.type != socket.SOCK_STREAM:
+        sock.close()
+        raise UsageError(
+            "a terminal needs a stream socket", "this is another kind", "this is a fault of the client"
+        )
+    return sock
+
+
+def _number(fields: Fields) -> int:
+    number = fields.whole("signal", signal.SIGTERM)
+    if not 0 < number < signal.NSIG:
+        raise UsageError(f"there is no signal {number}", "see signal(7)", "kill -l", code="no-such-signal")
+    return number
+
+
+class _Freezer:
+    """Stops all processes of the box while at least one connection asks for it."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._holders: dict[Client, object] = {}
+        self._waiting: list[Client] = []
+        self._frozen: int | None = None
+        keeper.on_frozen.append(self._heard)
+
+    @property
+    def held(self) -> bool:
+        return bool(self._holders)
+
+    def freeze(self, client: Client, number: object) -> None:
+        if client not in self._holders:
+            client.subscriptions.append(lambda: self.release(client))
+        first = not self._holders
+        self._holders[client] = number
+        if self._frozen is not None:
+            client.reply(number, {"count": self._frozen})
+            return
+        self._waiting.append(client)
+        if first:
+            self._tell("freeze")
+
+    def release(self, client: Client) -> None:
+        """This connection needs it no longer, or is gone."""
+        if self._holders.pop(client, None) is None:
+            return
+        if client in self._waiting:
+            self._waiting.remove(client)
+        if not self._holders:
+            self._frozen = None
+            self._tell("thaw")
+
+    def drop(self) -> None:
+        for client in list(self._holders):
+            self.release(client)
+
+    def _tell(self, operation: str) -> None:
+        try:
+            self._keeper.link.send({"op": operation})
+        except Full as error:
+            if not self._keeper.stopping:
+                raise Refused(
+                    f"the box cannot {operation}", str(error), "cloche stop", code="init-busy"
+                ) from error
+
+    def _heard(self, message: Message) -> None:
+        count = message.get("count")
+        if message.get("ev") != "frozen" or not isinstance(count, int) or not self._holders:
+            return
+        self._frozen = count
+        waiting, self._waiting = self._waiting, []
+        for client in waiting:
+            client.reply(self._holders[client], {"count": count})
+
+
+class _Subscription:
+    """Events to one client: every record as it is written, output and changes as notices."""
+
+    def __init__(self, keeper: Keeper, client: Client) -> None:
+        self._keeper = keeper
+        self._client = client
+        self._sessions: set[int] = set()
+        self._changed = False
+        self._timer: Timer | None = None
+        keeper.recorder.flush()
+        keeper.recorder.read_back()
+        keeper.recorder.subscribers.append(self._record)
+        keeper.on_change.append(self._change)
+
+    def end(self) -> None:
+        self._keeper.recorder.subscribers.remove(self._record)
+        self._keeper.on_change.remove(self._change)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _record(self, record: JournalRecord) -> None:
+        self._client.event({"event": "record", "record": record._asdict()})
+
+    def _change(self, session: int | None) -> None:
+        self._changed = True
+        if session is not None:
+            self._sessions.add(session)
+        if self._timer is None:
+            self._timer = self._keeper.loop.later(QUIET, self._tell)
+
+    def _tell(self) -> None:
+        self._timer = None
+        for number in self._sessions:
+            self._client.event({"event": "output", "session": number})
+        if self._changed:
+            self._client.event({"event": "changed"})
+        self._sessions.clear()
+        self._changed = False

@@ -22,7 +22,7 @@ from backends.keeper import init_proofs, init_protocol, init_session
 from backends.keeper.init_proofs import Promises
 from backends.keeper.init_protocol import Message
 from backends.keeper.init_session import Started
-from backends.kernel import procfs
+from backends.kernel import procfs, title
 from backends.kernel.rlimits import Limits
 from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, libc, prctl
 from backends.snapshots import Claim
@@ -39,6 +39,7 @@ _END_PATIENCE = 5.0  # seconds for killed processes to leave, where no namespace
 class Settings(NamedTuple):
     """What init was built for. ``promises`` is ``None`` where nothing confines: there is nothing to prove."""
 
+    name: str  # the box's
     limits: Limits
     promises: Promises | None
 
@@ -46,6 +47,8 @@ class Settings(NamedTuple):
 def main(control: socket.socket, death: int, settings: Settings) -> NoReturn:
     """Serves until the end. Never returns or raises: an unexpected failure is reported and ends the box."""
     try:
+        title.replace("cloche-init", f"cloche init {settings.name}")
+        os.environ.clear()
         init = Init(control, death, settings)
         init.prepare()
         if init.prove():
@@ -134,13 +137,7 @@ class Init:
             try:
                 init_session.prepare((null, writer, null), writer, terminal=False)
                 close_from(init_session.REPORT)
-                held = []
-                for fd in range(4096):
-                    try:
-                        os.fstat(fd)
-                    except OSError:
-                        continue
-                    held.append(fd)
+                held = [fd for fd in sorted(map(int, os.listdir("/proc/self/fd"))) if _is_open(fd)]
                 os.write(1, ",".join(map(str, held)).encode())
             finally:
                 os._exit(0)
@@ -328,6 +325,15 @@ class Init:
                     return
             except ChildProcessError:
                 return
+
+
+def _is_open(fd: int) -> bool:
+    """False for the descriptor through which the listing itself was made."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def _signal_each(pids: list[int], number: int, order: Callable[[int], int]) -> int:

@@ -20,9 +20,10 @@ from backends.keeper.init import Settings
 from backends.keeper.init_protocol import Message
 from backends.kernel import capabilities, cgroups, landlock, namespaces, procfs, seccomp
 from backends.kernel.cgroups import Groups
-from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, prctl
+from backends.kernel.syscalls import PR_SET_DUMPABLE, prctl
 from backends.snapshots import ProcessId
 from backends.tiers import etc, root
+from backends.tiers.descriptors import keep_only
 from backends.tiers.root import BuildError, RootPlan
 
 PATIENCE = 20.0  # seconds from the first fork to the boundary
@@ -154,7 +155,7 @@ def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
         gc.freeze()
         os.setsid()
         prctl(PR_SET_DUMPABLE, 1)  # or our own files in /proc are not ours to write
-        control, death = _keep_only(control, death)
+        control, death = keep_only(control, death)
         privileged = os.geteuid() == 0
         uid, gid = os.geteuid(), os.getegid()
         flags = _BASE_FLAGS | (namespaces.CLONE_NEWNET if build.own_network else 0)
@@ -176,23 +177,6 @@ def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
         _report(control, error)
-
-
-def _keep_only(control: socket.socket, death: int) -> tuple[socket.socket, int]:
-    """Closes all descriptors but ours (at 3 and 4) and /dev/null for 0 to 2."""
-    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-    spare = [null, control.detach(), death]
-    high = []
-    for fd in spare:
-        while fd <= 4:
-            fd = os.dup(fd)
-        high.append(fd)
-    for target in (0, 1, 2):
-        os.dup2(high[0], target)
-    os.dup2(high[1], 3, inheritable=False)
-    os.dup2(high[2], 4, inheritable=False)
-    close_from(5)
-    return socket.socket(fileno=3), 4
 
 
 def _map_self(extents: tuple[tuple[namespaces.Extent, ...], tuple[namespaces.Extent, ...]]) -> None:

@@ -30,8 +30,8 @@ def size(value: int) -> str:
 def hold(name: str, resources: Resources, *, confined: bool) -> Held:
     """Makes the control groups, chooses the process limits and tells what became of every value.
 
-    Where nothing confines (``confined=False``) the limits of one process are set all the same, but no group is
-    made: a process of the same user could leave it.
+    Where nothing confines (``confined=False``) the limits of one process are set all the same, but no group
+    is made: a process of the same user could leave it.
     """
     wanted_procs, wanted_mem = resources.procs, resources.mem
     # init and a session's helper count too

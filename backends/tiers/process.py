@@ -11,11 +11,11 @@ from backends.boxes.layout import BoxPaths, state_dir
 from backends.errors import Refused
 from backends.keeper.init import Settings
 from backends.keeper.init_proofs import Promises
-from backends.kernel import landlock, mounts, namespaces, seccomp, syscalls
+from backends.kernel import cgroups, landlock, mounts, namespaces, seccomp, syscalls
 from backends.kernel.seccomp import FilterSpec
 from backends.policy.model import Policy
-from backends.snapshots import Enforcement, NotObserved
-from backends.tiers import etc, grants, launcher, limits, root
+from backends.snapshots import Enforcement
+from backends.tiers import etc, grants, launcher, limits, received, root
 from backends.tiers.limits import Held
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 from backends.tiers.remedies import remedy
@@ -76,7 +76,7 @@ class ProcessTier:
             notify=launched.notify,
             death=launched.death,
             enforcement=prepared.enforcement,
-            not_observed=_not_observed(spec.policy),
+            not_observed=received.not_observed(spec.policy, held),
             cgroups=held.groups.folders,
             inside_tree=etc.TREE,
             inside_home=etc.HOME,
@@ -85,8 +85,6 @@ class ProcessTier:
 
 
 def _remove(held: Held) -> None:
-    from backends.kernel import cgroups
-
     cgroups.remove(held.groups.folders)
 
 
@@ -141,8 +139,8 @@ def _host_refusals(policy: Policy) -> Iterable[Refusal]:
     elif policy.net.mode == "host" and level < LANDLOCK_HOST_NETWORK:
         yield Refusal(
             "net.mode",
-            f"the host's abstract sockets can be closed off from Landlock ABI {LANDLOCK_HOST_NETWORK} on, this"
-            f" kernel offers {level}",
+            f"the host's abstract sockets can be closed off from Landlock ABI {LANDLOCK_HOST_NETWORK} on,"
+            f" this kernel offers {level}",
             'state net.mode = "deny", or use Linux 6.12',
         )
 
@@ -197,10 +195,10 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
         loopback=policy.net.loopback and not host_network,
         rules=_rules(writes, single),
         program=seccomp.build(filter_spec(policy)),
-        settings=Settings(held.limits, promises),
+        settings=Settings(spec.box_name, held.limits, promises),
         groups=held.groups,
     )
-    return Prepared(build, (*_enforcement(spec, plan), *held.rows))
+    return Prepared(build, (*received.enforcement(spec, plan), *held.rows))
 
 
 def _records(paths: BoxPaths, policy: Policy) -> tuple[str, ...]:
@@ -229,127 +227,6 @@ def _rules(writes: tuple[str, ...], single: tuple[str, ...]) -> tuple[tuple[str,
     rules += [("/dev/pts", _DEVICE | landlock.FS_READ_DIR)]
     rules += [("/proc", landlock.FS_READ_EXECUTE | landlock.FS_WRITE_FILE | landlock.FS_TRUNCATE)]
     return tuple(rules)
-
-
-def _not_observed(policy: Policy) -> tuple[NotObserved, ...]:
-    rows = [
-        NotObserved("dns", "this tier runs no resolver that could see names"),
-        NotObserved("limit", "the kernel does not tell which fork or allocation it refused"),
-    ]
-    if policy.observe == "none":
-        rows.append(NotObserved("fs-write", 'observe = "none": opens are not asked about'))
-        rows.append(NotObserved("net", 'observe = "none": connects are not asked about'))
-    if policy.observe != "all":
-        rows.append(NotObserved("fs-read", 'reads are counted only with observe = "all"'))
-    return tuple(rows)
-
-
-def _enforcement(spec: LaunchSpec, plan: grants.Plan) -> tuple[Enforcement, ...]:
-    policy = spec.policy
-    level = landlock.abi()
-    handled = landlock.domain(level)
-    shown = [step for step in plan.steps if not isinstance(step, grants.Mask | grants.Folder)]
-    written = [step for step in plan.steps if isinstance(step, grants.Folder)]
-    absent = ", ".join(f"{path} ({why})" for path, why in plan.left_out)
-    rows = [
-        Enforcement(
-            "fs.read",
-            f"{len(policy.fs.read)} paths",
-            f"{len(shown)} shown, everything else is absent",
-            f"left out: {absent}" if absent else "",
-            "mount namespace with an empty root, read-only overlays, Landlock",
-            "write-outside, absent",
-        ),
-        Enforcement(
-            "fs.write",
-            f"{len(policy.fs.write)} paths beside the box's own",
-            f"{len(written)} mounted" if written else "the box's own folders only",
-            "a socket that a host process binds below a write grant later is reachable" if written else "",
-            "bind mounts, Landlock",
-            "work-inside",
-        ),
-        Enforcement(
-            "fs.deny",
-            f"{len(policy.fs.deny)} paths",
-            "absent",
-            "",
-            "whiteouts over the grants, masks over write grants",
-            "absent",
-        ),
-        Enforcement(
-            "net.mode",
-            policy.net.mode,
-            "the host's network" if policy.net.mode == "host" else "no network: an empty namespace",
-            "",
-            "network namespace, socket gate" if policy.net.mode == "deny" else "socket gate",
-            "network, sockets",
-        ),
-        Enforcement(
-            "net.loopback",
-            _yes(policy.net.loopback),
-            "the host's"
-            if policy.net.mode == "host"
-            else ("the box's own" if policy.net.loopback else "down"),
-            "",
-            "network namespace",
-            "network",
-        ),
-        Enforcement(
-            "net.unix",
-            _yes(policy.net.unix),
-            "inside only; the host's are absent or answer nobody" if policy.net.unix else "refused",
-            "",
-            "overlays, network namespace, Landlock scope" if policy.net.unix else "seccomp",
-            "absent, sockets",
-        ),
-        Enforcement(
-            "syscalls",
-            "the table of refused calls" + (", debugger's calls allowed inside" if policy.debug else ""),
-            "refused for every process of the box",
-            "",
-            "seccomp, no_new_privs",
-            "filter, mount, user-namespace",
-        ),
-        Enforcement(
-            "landlock",
-            f"every right that ABI {level} knows",
-            ", ".join(handled.names()),
-            "",
-            f"Landlock ABI {level}",
-            "write-outside",
-        ),
-        Enforcement(
-            "privileges",
-            "none",
-            f"uid {spec.payload_uid} outside, {etc.UID} inside, no capabilities",
-            "" if os.geteuid() == 0 else _kept_groups(spec.payload_gid),
-            "two user namespaces, no_new_privs, set-id bits refused",
-            "capabilities, filter",
-        ),
-        Enforcement(
-            "env",
-            f"{len(policy.env.passed)} names passed, {len(policy.env.set)} set",
-            "everything else is cleared",
-            "",
-            "a new environment for each session",
-            "descriptors",
-        ),
-    ]
-    return tuple(rows)
-
-
-def _kept_groups(own: int) -> str:
-    others = sorted(set(os.getgroups()) - {own})
-    if not others:
-        return ""
-    return (
-        f"your other groups ({', '.join(map(str, others))}) cannot be given up by an unprivileged user: they"
-        " still count for files below a grant"
-    )
-
-
-def _yes(value: bool) -> str:
-    return "true" if value else "false"
 
 
 TIER = ProcessTier()

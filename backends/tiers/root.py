@@ -198,7 +198,8 @@ class _Builder:
             os.chmod(top, os.fstat(source).st_mode & 0o777)
             for layer in layers:
                 self.layer(top, layer)
-        mounts.overlay(top, source, place)
+        with _Folder(top) as upper:
+            mounts.overlay(upper, source, place)
 
     @staticmethod
     def layer(top: str, layer: Layer) -> None:

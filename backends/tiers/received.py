@@ -1,0 +1,136 @@
+"""What a box of the ``process`` tier received: each key as requested, enforced, missing, by which means."""
+
+from __future__ import annotations
+
+import os
+
+from backends.kernel import cgroups, landlock
+from backends.policy.model import Policy
+from backends.snapshots import Enforcement, NotObserved
+from backends.tiers import etc, grants
+from backends.tiers.limits import Held
+from backends.tiers.protocol import LaunchSpec
+
+
+def not_observed(policy: Policy, held: Held) -> tuple[NotObserved, ...]:
+    """The kinds of refusal that this tier cannot see under ``policy``, each with the reason."""
+    rows = [
+        NotObserved("dns", "this tier runs no resolver that could see names"),
+    ]
+    if policy.resources.procs is not None and cgroups.PIDS not in dict(held.groups.held):
+        rows.append(NotObserved("limit", "the kernel does not tell which forks RLIMIT_NPROC refused"))
+    if policy.observe == "none":
+        rows.append(NotObserved("fs-write", 'observe = "none": opens are not asked about'))
+        rows.append(NotObserved("net", 'observe = "none": connects are not asked about'))
+    if policy.observe != "all":
+        rows.append(NotObserved("fs-read", 'reads are counted only with observe = "all"'))
+    return tuple(rows)
+
+
+def enforcement(spec: LaunchSpec, plan: grants.Plan) -> tuple[Enforcement, ...]:
+    """The rows of every key but the limits, whose rows come with the means that hold them."""
+    policy = spec.policy
+    level = landlock.abi()
+    handled = landlock.domain(level)
+    shown = [step for step in plan.steps if not isinstance(step, grants.Mask | grants.Folder)]
+    written = [step for step in plan.steps if isinstance(step, grants.Folder)]
+    absent = ", ".join(f"{path} ({why})" for path, why in plan.left_out)
+    rows = [
+        Enforcement(
+            "fs.read",
+            f"{len(policy.fs.read)} paths",
+            f"{len(shown)} shown, everything else is absent",
+            f"left out: {absent}" if absent else "",
+            "mount namespace with an empty root, read-only overlays, Landlock",
+            "write-outside, absent",
+        ),
+        Enforcement(
+            "fs.write",
+            f"{len(policy.fs.write)} paths beside the box's own",
+            f"{len(written)} mounted" if written else "the box's own folders only",
+            "a socket that a host process binds below a write grant later is reachable" if written else "",
+            "bind mounts, Landlock",
+            "work-inside",
+        ),
+        Enforcement(
+            "fs.deny",
+            f"{len(policy.fs.deny)} paths",
+            "absent",
+            "",
+            "whiteouts over the grants, masks over write grants",
+            "absent",
+        ),
+        Enforcement(
+            "net.mode",
+            policy.net.mode,
+            "the host's network" if policy.net.mode == "host" else "no network: an empty namespace",
+            "",
+            "network namespace, socket gate" if policy.net.mode == "deny" else "socket gate",
+            "network, sockets",
+        ),
+        Enforcement(
+            "net.loopback",
+            _yes(policy.net.loopback),
+            "the host's"
+            if policy.net.mode == "host"
+            else ("the box's own" if policy.net.loopback else "down"),
+            "",
+            "network namespace",
+            "network",
+        ),
+        Enforcement(
+            "net.unix",
+            _yes(policy.net.unix),
+            "inside only; the host's are absent or answer nobody" if policy.net.unix else "refused",
+            "",
+            "overlays, network namespace, Landlock scope" if policy.net.unix else "seccomp",
+            "absent, sockets",
+        ),
+        Enforcement(
+            "syscalls",
+            "the table of refused calls" + (", debugger's calls allowed inside" if policy.debug else ""),
+            "refused for every process of the box",
+            "",
+            "seccomp, no_new_privs",
+            "filter, mount, user-namespace",
+        ),
+        Enforcement(
+            "landlock",
+            f"every right that ABI {level} knows",
+            ", ".join(handled.names()),
+            "",
+            f"Landlock ABI {level}",
+            "write-outside",
+        ),
+        Enforcement(
+            "privileges",
+            "none",
+            f"uid {spec.payload_uid} outside, {etc.UID} inside, no capabilities",
+            "" if os.geteuid() == 0 else _kept_groups(spec.payload_gid),
+            "two user namespaces, no_new_privs, set-id bits refused",
+            "capabilities, filter",
+        ),
+        Enforcement(
+            "env",
+            f"{len(policy.env.passed)} names passed, {len(policy.env.set)} set",
+            "everything else is cleared",
+            "",
+            "a new environment for each session",
+            "descriptors",
+        ),
+    ]
+    return tuple(rows)
+
+
+def _kept_groups(own: int) -> str:
+    others = sorted(set(os.getgroups()) - {own})
+    if not others:
+        return ""
+    return (
+        f"your other groups ({', '.join(map(str, others))}) cannot be given up by an unprivileged user: they"
+        " still count for files below a grant"
+    )
+
+
+def _yes(value: bool) -> str:
+    return "true" if value else "false"

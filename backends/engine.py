@@ -19,7 +19,6 @@ from backends.boxes.layout import BoxPaths
 from backends.verbs.values import NewBox, RunResult, SessionHandle, Streams, Terminal
 
 if TYPE_CHECKING:
-    from backends.boxes.repository import Place
     from backends.snapshots import (
         ApplyOutcome,
         BoxRow,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         SnapshotInfo,
         Tally,
     )
+    from backends.trees.values import Source
     from backends.verbs.listing import Lister
 
 __all__ = ["Engine", "NewBox", "RunResult", "SessionHandle", "Streams", "Terminal"]
@@ -48,17 +48,17 @@ class Engine:
 
     def __init__(self, cwd: Path | None = None) -> None:
         self.cwd = (cwd or Path.cwd()).absolute()
-        self._place: Place | None = None
+        self._place: Source | None = None
         self._located = False
         self._lister: Lister | None = None
 
     # ---------------------------------------------------------------- where
 
     @property
-    def place(self) -> Place | None:
-        """The repository that ``cwd`` lies in, None outside any."""
+    def place(self) -> Source | None:
+        """The source repository that ``cwd`` lies in, None outside any."""
         if not self._located:
-            from backends.boxes.repository import locate
+            from backends.boxes.place import locate
 
             self._place = locate(self.cwd)
             self._located = True
@@ -67,7 +67,11 @@ class Engine:
     @property
     def repository_key(self) -> str | None:
         """The key under which this repository's boxes lie, None outside any repository."""
-        return self.place.key if self.place else None
+        if self.place is None:
+            return None
+        from backends.boxes.place import key_of
+
+        return key_of(self.place)
 
     def find(self, ref: str) -> BoxPaths:
         """Where the box lies on disk."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backends.boxes.layout import BoxPaths, socket_path
-from backends.keeper.protocol import VERSION, Decoder, ProtocolError, encode
+from backends.keeper.protocol import MAX_REPLY, VERSION, Decoder, ProtocolError, encode
 
 LIMIT = 0.4  # seconds for all questions together
 
@@ -29,7 +29,7 @@ class Answers(NamedTuple):
 
 class _Asked:
     def __init__(self, paths: BoxPaths, questions: Sequence[Question]) -> None:
-        self.decoder = Decoder()
+        self.decoder = Decoder(MAX_REPLY)
         self.replies: dict[str, dict[str, Any]] = {}
         self.waiting = {index: op for index, (op, _) in enumerate(questions, 1)}
         self.state = "slow"

@@ -23,7 +23,7 @@ def probe() -> tuple[Claim, ...]:
 
 
 def doctor(paths: BoxPaths | None, repository_key: str | None) -> tuple[Finding, ...]:
-    """The host's proofs, then the box that is named, or every box of this repository (outside any: of all)."""
+    """The host's proofs, then the named box, or every box of this repository (outside any: of all)."""
     rows = [_of_claim(claim) for claim in probe()]
     rows.append(_runtime())
     boxes = [paths] if paths else [entry.paths for entry in store.entries(repository_key)]

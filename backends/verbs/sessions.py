@@ -1,0 +1,272 @@
+"""Commands in a box: run between the caller's streams, on a terminal of their own, attached, ended."""
+
+from __future__ import annotations
+
+import base64
+import os
+import select
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from backends.boxes import liveness
+from backends.boxes.layout import BoxPaths
+from backends.errors import Busy, NoSuchBox
+from backends.keeper import client as keepers
+from backends.keeper.client import KeeperClient
+from backends.snapshots import ProcessId
+from backends.verbs.values import RunResult, SessionHandle, Streams, Terminal, own_environment
+
+BLOCK = 65536
+START_LIMIT = 30.0  # seconds from the request to the command's start
+
+
+class _Session:
+    """The handle of a running session: signals are sent without waiting, so that a handler may do it."""
+
+    def __init__(self, keeper: KeeperClient, number: int) -> None:
+        self._keeper = keeper
+        self.id = number
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the session's process group inside the box."""
+        self._keeper.send("signal", session=self.id, signal=number)
+
+
+class _Relay:
+    """Bytes between the caller's terminals and pipes whose other ends the keeper has.
+
+    A terminal is never handed to the keeper: a person's typing would go to a box that outlives the command,
+    and what a box prints has to pass the screen first. Files and pipes are handed over as they are.
+    """
+
+    def __init__(self, streams: Streams) -> None:
+        self.given: list[int] = []  # for the keeper: stdin, stdout, stderr
+        self._made: list[int] = []
+        self._input: tuple[int, int] | None = None  # from our terminal, to the box
+        self._outputs: dict[int, tuple[int, Callable[[bytes], bytes]]] = {}
+        if os.isatty(streams.stdin):
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(writer, False)
+            self._input = (streams.stdin, writer)
+            self._give(reader)
+        else:
+            self.given.append(streams.stdin)
+        for fd, screen in ((streams.stdout, streams.screen_stdout), (streams.stderr, streams.screen_stderr)):
+            if screen is None:
+                self.given.append(fd)
+                continue
+            reader, writer = os.pipe2(os.O_CLOEXEC)
+            self._outputs[reader] = (fd, screen)
+            self._give(writer)
+
+    def _give(self, fd: int) -> None:
+        self.given.append(fd)
+        self._made.append(fd)
+
+    def handed_over(self) -> None:
+        """The keeper has its copies: ours would keep pipes from ending."""
+        for fd in self._made:
+            os.close(fd)
+        self._made = []
+
+    def until_exit(self, keeper: KeeperClient, session: int) -> dict[str, Any]:
+        """Carry bytes until the session's exit event came, then what is left."""
+        if self._input is None and not self._outputs:
+            return keeper.wait_event("exit", session=session)
+        poller = select.poll()
+        poller.register(keeper.fileno(), select.POLLIN)
+        for reader in self._outputs:
+            poller.register(reader, select.POLLIN)
+        typed = b""
+        while True:
+            if self._input is not None:
+                source, target = self._input
+                if typed:
+                    poller.register(target, select.POLLOUT)
+                else:
+                    poller.register(source, select.POLLIN)
+            for fd, _ in poller.poll():
+                if fd == keeper.fileno():
+                    for event in keeper.events(timeout=0):
+                        if event.get("event") == "exit" and event.get("session") == session:
+                            self._rest()
+                            return event
+                    keeper.call("hello")  # raises when the readable socket meant that the keeper is gone
+                elif fd in self._outputs:
+                    if not self._carry(fd):
+                        poller.unregister(fd)
+                elif self._input is not None and fd == self._input[0]:
+                    typed = _read_terminal(fd)
+                    poller.unregister(fd)
+                    if not typed:
+                        self._end_input()
+                elif self._input is not None:
+                    typed = self._type(typed)
+                    poller.unregister(fd)
+
+    def _carry(self, reader: int) -> bool:
+        """One piece of output; False at its end."""
+        fd, screen = self._outputs[reader]
+        data = os.read(reader, BLOCK)
+        view = memoryview(screen(data))
+        while view:
+            view = view[os.write(fd, view) :]
+        return bool(data)
+
+    def _type(self, typed: bytes) -> bytes:
+        assert self._input is not None
+        try:
+            return typed[os.write(self._input[1], typed) :]
+        except BlockingIOError:
+            return typed
+        except BrokenPipeError:
+            self._end_input()
+            return b""
+
+    def _end_input(self) -> None:
+        if self._input is not None:
+            os.close(self._input[1])
+            self._input = None
+
+    def _rest(self) -> None:
+        """The keeper sends the exit after the last output: it is all in the pipes by now."""
+        for reader in self._outputs:
+            os.set_blocking(reader, False)
+            try:
+                while self._carry(reader):
+                    continue
+            except BlockingIOError:
+                continue  # a process that the command left behind still holds the pipe
+
+    def close(self) -> None:
+        """Close what is still open of ours; the caller's descriptors stay open."""
+        self.handed_over()
+        self._end_input()
+        for reader in self._outputs:
+            os.close(reader)
+        self._outputs = {}
+
+
+def _read_terminal(fd: int) -> bytes:
+    try:
+        return os.read(fd, BLOCK)
+    except OSError:
+        return b""  # EIO: the terminal hung up, or we are in its background and orphaned (tty_ioctl(4))
+
+
+def _result(event: Mapping[str, Any]) -> RunResult:
+    return RunResult(event["session"], event["exit"], event["wall"], event["cpu"], event["peak_rss"])
+
+
+def run(
+    paths: BoxPaths,
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    streams: Streams,
+    on_session: Callable[[SessionHandle], None] | None,
+    cwd: str,
+) -> RunResult:
+    """Run a command and wait for it; see ``Engine.run``."""
+    with keepers.start(paths) as keeper:
+        relay = _Relay(streams)
+        try:
+            reply = keeper.call(
+                "run",
+                relay.given,
+                timeout=START_LIMIT,
+                argv=list(argv),
+                env=own_environment() if env is None else dict(env),
+                cwd=cwd,
+            )
+            relay.handed_over()
+            if on_session is not None:
+                on_session(_Session(keeper, reply["session"]))
+            return _result(relay.until_exit(keeper, reply["session"]))
+        finally:
+            relay.close()
+
+
+def _terminal(keeper: KeeperClient, op: str, **fields: Any) -> Terminal:
+    import socket
+
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with theirs:
+            reply = keeper.call(op, (theirs.fileno(),), timeout=START_LIMIT, **fields)
+    except BaseException:
+        ours.close()
+        keeper.close()
+        raise
+    number = reply["session"]
+    return Terminal(number, ours, keeper, lambda: _result(keeper.wait_event("exit", session=number)))
+
+
+def shell(
+    paths: BoxPaths, argv: Sequence[str], rows: int, cols: int, env: Mapping[str, str] | None
+) -> Terminal:
+    """Open a session on a terminal of its own; see ``Engine.open_shell``."""
+    caller = own_environment() if env is None else dict(env)
+    return _terminal(keepers.start(paths), "shell", argv=list(argv), env=caller, rows=rows, cols=cols)
+
+
+def attach(paths: BoxPaths, session: int | None, rows: int, cols: int) -> Terminal:
+    """Attach to a live pty session; see ``Engine.attach``."""
+    keeper = keepers.connect(paths)
+    try:
+        number = _newest(paths, keeper) if session is None else session
+    except BaseException:
+        keeper.close()
+        raise
+    return _terminal(keeper, "attach", session=number, rows=rows, cols=cols)
+
+
+def _newest(paths: BoxPaths, keeper: KeeperClient) -> int:
+    found = [
+        row["id"] for row in keeper.call("sessions")["sessions"] if row["pty"] and row["state"] == "running"
+    ]
+    if not found:
+        raise NoSuchBox(
+            f"box {paths.name} has no session to attach to",
+            "none of its live sessions has a terminal",
+            f"open one: cloche shell {paths.name}",
+            code="no-such-session",
+        )
+    return int(max(found))
+
+
+def output(paths: BoxPaths, session: int | None, limit: int) -> bytes:
+    """The tail of what was printed; see ``Engine.output``."""
+    if liveness.read(paths).kind != "live":
+        return b""
+    with keepers.connect(paths) as keeper:
+        return base64.b64decode(keeper.call("output", session=session, limit=limit)["data"])
+
+
+def kill(paths: BoxPaths, process: ProcessId, signal: int) -> None:
+    """Signal one process by identity; see ``Engine.kill``."""
+    with keepers.connect(paths) as keeper:
+        keeper.call("kill", pid=process.pid, start=process.start, signal=signal)
+
+
+def stop(paths: BoxPaths) -> bool:
+    """End every process; see ``Engine.stop``."""
+    from backends.verbs import passage
+
+    live = liveness.read(paths)
+    if live.kind == "lost":
+        with passage.holding(paths, "stop"):
+            return False  # holding it settles what its keeper left
+    if live.kind != "live":
+        return False
+    try:
+        with keepers.connect(paths) as keeper:
+            keeper.call("stop", who=passage.person())
+    except NoSuchBox as error:
+        if error.code != "not-live":
+            raise
+        return False
+    except Busy as error:
+        if error.code != "keeper-gone":
+            raise
+    passage.wait_for_end(paths)
+    return True

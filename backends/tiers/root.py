@@ -234,9 +234,12 @@ class _Builder:
                     ".git", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=tree
                 )
             try:
-                mounts.bind(repo, point, _READ_WRITE)
+                mounts.mount(repo, point, "", mounts.MS_BIND | mounts.MS_REC)
             finally:
                 os.close(point)
+            # A descriptor from before the mount still means the folder below it: open the mount itself.
+            with _Folder(self.at(f"{etc.TREE}/.git")) as mounted:
+                mounts.set_attributes(mounted, _READ_WRITE, recursive=True)
 
     def finish(self) -> None:
         mounts.unmount(self.at(_LAYERS))

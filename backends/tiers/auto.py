@@ -1,0 +1,60 @@
+"""``--tier auto``: the cheapest tier that can enforce every key of the policy, by a documented table.
+
+The order is that of the starts' cost: process, supervised, container, microvm. ``workspace`` is never among
+them, because it enforces nothing. Which keys a tier can enforce at all is in :mod:`backends.policy.fit`;
+whether this host can have it is the tier's own answer, by refusals and, where asked for, by a probe.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from backends import tiers
+from backends.errors import Refused
+from backends.policy.fit import candidates
+from backends.policy.model import Policy
+
+
+class Choice(NamedTuple):
+    """The tier and one sentence that says why this one."""
+
+    tier: str
+    why: str
+
+
+def choose(policy: Policy, *, executed: bool = False) -> Choice:
+    """The tier for ``policy`` on this host; ``Refused`` when none can be had.
+
+    ``executed``: a candidate counts only after a minimal box of it just ran here.
+    """
+    passed_over: list[str] = []
+    for name in candidates(policy):
+        why_not = _why_not(policy, name, executed=executed)
+        if not why_not:
+            cheaper = f" ({'; '.join(passed_over)})" if passed_over else ""
+            proved = ", proved by a run just now" if executed else ""
+            return Choice(
+                name, f"the cheapest tier that can enforce every key of the policy{proved}{cheaper}"
+            )
+        passed_over.append(f"{name}: {why_not}")
+    raise Refused(
+        "no tier can enforce this policy here",
+        "; ".join(passed_over) or "no tier can enforce each of its keys on any host",
+        "cloche probe says what this host can do; a box without a boundary takes --tier workspace",
+        code="no-tier",
+    )
+
+
+def _why_not(policy: Policy, name: str, *, executed: bool) -> str:
+    if name not in tiers.MODULES:
+        return "this version does not have it"
+    refusals = tiers.get(name).refusals(policy._replace(tier=name))
+    if refusals:
+        return f"{refusals[0].key}: {refusals[0].why}"
+    if executed:
+        from backends.host import probes
+
+        verdict = probes.probe(name)[0]
+        if verdict.result != probes.PROVED:
+            return verdict.evidence
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,8 @@ pytestmark = [pytest.mark.flow]
 
 def section(story: str, box: str) -> str:
     """What the story tells of one box."""
-    (found,) = [part for part in story.split("\n--- ")[1:] if part.split(": ")[0].endswith(box)]
-    return found
+    parts = re.split(r"^--- \d\. ([\w-]+):", story, flags=re.M)
+    return parts[parts.index(box) + 1]
 
 
 @pytest.fixture

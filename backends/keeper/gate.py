@@ -20,7 +20,7 @@ from backends.keeper.denials import Refusal
 from backends.keeper.inside import Host, Inside
 from backends.keeper.log import Log
 from backends.keeper.loop import GONE, READ, Loop
-from backends.keeper.network import Network
+from backends.keeper.network import NAME_CACHE, Network
 from backends.keeper.reach import EXEC, WRITE, Reach, normal
 from backends.keeper.reach import READ as LOOK
 from backends.kernel import notify, seccomp
@@ -36,6 +36,7 @@ AT_EMPTY_PATH = 0x1000
 O_PATH = 0o10000000
 EXECS_PER_SECOND = 2000  # execs that get a record of their own; more are counted as lost
 MAX_EXECS = 500_000  # in one launch
+MAX_PIDS = 8192  # processes whose pid inside is remembered until they end
 
 
 class Gate:
@@ -51,6 +52,7 @@ class Gate:
         loop: Loop,
         fd: int,
         spec: FilterSpec,
+        init: int,
         log: Log,
         *,
         deny: Callable[[Refusal, int, str], None],
@@ -60,6 +62,8 @@ class Gate:
         self._loop = loop
         self._fd = fd
         self._spec = spec
+        self._init = init
+        self._first: set[int] = set()  # sessions' first processes whose exec was read
         self._log = log
         self._deny = deny
         self._record = record
@@ -73,16 +77,43 @@ class Gate:
         self._burst = 0
         self._lost = 0
         self.counting = False
+        self.name_cache_asked = 0
         self.inside_pids: dict[int, int] = {}
         notify.prepare(fd)
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
         loop.add(fd, READ, self._ready, self._failed)
 
-    def begin(self, reach: Reach, network: Network, inside: Inside) -> None:
+    def begin(self, reach: Reach, network: Network) -> None:
         """Count from now on, by these rules."""
-        self._reach, self._network, self._inside = reach, network, inside
+        self._reach, self._network = reach, network
         self.counting = True
+
+    def executed(self, pid: int, parent: int, argv: tuple[str, ...]) -> None:
+        """A session's first program runs. Its exec could not be read if it was init's own memory that asked:
+        init, and its copy until the exec, is closed to an unprivileged keeper too.
+        """
+        if pid in self._first:
+            self._first.discard(pid)
+            return
+        try:
+            path = os.readlink(f"/proc/{pid}/exe")
+        except OSError:
+            path = argv[0]  # it has ended already
+        self._write_exec(Caller(pid, parent, 0, "", ""), path, argv)
+
+    def _root(self, note: Notification) -> Inside | None:
+        """The box's root, by the first caller that lets us look; none of a box's processes can change it."""
+        if self._inside is None:
+            try:
+                root = os.open(f"/proc/{note.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError:
+                return None
+            if not notify.valid(self._fd, note.id):
+                os.close(root)
+                return None
+            self._inside = Inside(root)
+        return self._inside
 
     def tick(self) -> None:
         """Once a second: what was too much to journal one by one."""
@@ -168,14 +199,15 @@ class Gate:
 
     def _judge(self, note: Notification, path: bytes, want: str) -> None:
         """Count the attempt if the policy does not grant ``path``, or what it leads to."""
-        assert self._reach is not None and self._inside is not None
+        assert self._reach is not None
         verdict = self._reach.judge(path, want)
-        if verdict.own:
-            if want == WRITE:
-                self._touched()
-            target = self._inside.target(path)
+        if verdict.own and want == WRITE:
+            self._touched()
+        inside = self._root(note) if verdict.own else None
+        if inside is not None:
+            target = inside.target(path)
             masked = self._reach.masked_in_home(path)
-            if masked and target == path and self._inside.resolve(path) is None:
+            if masked and target == path and inside.resolve(path) is None:
                 self._refused(note, want, b"~" + path[len(self._reach.home) :], f"fs.deny = {masked}")
                 return
             if target == path:
@@ -205,7 +237,7 @@ class Gate:
                 argv = memory.strings(argv_at)
         except OSError:
             return
-        if not notify.valid(self._fd, note.id) or self._inside is None:
+        if not notify.valid(self._fd, note.id):
             return
         if not name and not flags & AT_EMPTY_PATH:
             return
@@ -213,28 +245,34 @@ class Gate:
         caller = self._callers.get(note.pid)
         self._callers.forget(note.pid)
         # A shell tries a name in every folder of PATH: only what is there is executed.
-        if name and not self._inside.executable(path):
+        inside = self._root(note)
+        if name and inside is not None and not inside.executable(path):
             self._judge(note, path, EXEC)
             return
-        self._journal(caller, path, argv)
+        if caller.parent == self._init:
+            if len(self._first) >= MAX_PIDS:
+                self._first.clear()
+            self._first.add(caller.pid)
+        words = [word.decode("utf-8", "surrogateescape") for word in argv]
+        self._write_exec(caller, path.decode("utf-8", "surrogateescape"), redact_argv(words))
 
-    def _journal(self, caller: Caller, path: bytes, argv: tuple[bytes, ...]) -> None:
-        self.inside_pids[caller.inside] = caller.pid
-        if len(self.inside_pids) > 8192:
+    def _write_exec(self, caller: Caller, path: str, argv: tuple[str, ...]) -> None:
+        if caller.inside:
+            self.inside_pids[caller.inside] = caller.pid
+        if len(self.inside_pids) > MAX_PIDS:
             del self.inside_pids[next(iter(self.inside_pids))]
         if self._burst >= EXECS_PER_SECOND or self._execs >= MAX_EXECS:
             self._lost += 1
             return
         self._burst += 1
         self._execs += 1
-        words = [word.decode("utf-8", "surrogateescape") for word in argv]
         self._record(
             "exec",
             {
                 "pid": caller.pid,
                 "parent": caller.parent,
-                "path": path.decode("utf-8", "surrogateescape"),
-                "argv": redact_argv(words),
+                "path": path,
+                "argv": argv,
                 "comm": caller.name,
             },
         )
@@ -264,18 +302,21 @@ class Gate:
             self._deny(refusal, caller.pid, caller.command)
 
     def _connect_path(self, note: Notification, text: str) -> None:
-        assert self._reach is not None and self._inside is not None and self._network is not None
+        assert self._reach is not None
         raw = text.encode("utf-8", "surrogateescape")
         if not raw:
             return
         path = normal(notify.resolve(note.pid, AT_FDCWD, raw))
-        refusal = self._network.path(path)
-        if refusal is None and self._inside.resolve(path) is None and not self._host.may_have(path):
-            return  # exists nowhere
-        if refusal is None and self._inside.resolve(path) is not None and self._reach.judge(path, WRITE).own:
+        if path in NAME_CACHE:
+            self.name_cache_asked += 1
+            return
+        inside = self._root(note)
+        if inside is None or inside.resolve(path) is None:
+            if not self._host.may_have(path):
+                return  # exists nowhere
+        elif self._reach.judge(path, WRITE).allowed:
             return  # a socket of the box's own
-        if refusal is None:
-            shown = path.decode("utf-8", "surrogateescape")
-            refusal = Refusal("socket", f"unix:{shown}", "host sockets are not granted", LANE, BY_MOUNTS)
+        shown = path.decode("utf-8", "surrogateescape")
+        refusal = Refusal("socket", f"unix:{shown}", "host sockets are not granted", LANE, BY_MOUNTS)
         caller = self._callers.get(note.pid)
         self._deny(refusal, caller.pid, caller.command)

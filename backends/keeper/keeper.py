@@ -13,8 +13,7 @@ from backends.keeper import census, init_protocol
 from backends.keeper.denials import INTERVAL, Denials, Refusal
 from backends.keeper.gate import Gate
 from backends.keeper.init_protocol import Message
-from backends.keeper.inside import Inside
-from backends.keeper.limits import Actions, Limits
+from backends.keeper.limits import Actions, Limits, described, holds_memory
 from backends.keeper.link import Full, Link
 from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop, Timer
@@ -54,7 +53,7 @@ class Keeper:
         self.loop = loop
         self.log = log
         self.spec = spec
-        self.box = box
+        self.box = box._replace(enforcement=described(box.enforcement, spec.policy.resources))
         self.confined = confined
         self.changes = 0
         self.recorder = Recorder(loop, Journal(spec.paths.journal, patience=0.2), log)
@@ -80,6 +79,7 @@ class Keeper:
                 loop,
                 box.notify,
                 filter_spec,
+                box.init.pid,
                 log,
                 deny=self.deny,
                 record=self.recorder.note,
@@ -110,7 +110,7 @@ class Keeper:
                 self.sessions.kill_everything,
                 lambda: self.busy and not self.stopping,
             ),
-            memory_held=_held(box, "resources.mem"),
+            memory_held=holds_memory(box.enforcement),
             base=disk_base,
         )
 
@@ -128,10 +128,9 @@ class Keeper:
     def begin(self, person: str) -> None:
         """Init has proved its claims: count, and take sessions from now on."""
         if self.gate is not None:
-            root = os.open(f"/proc/{self.box.init.pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             policy = self.spec.policy
             reach = Reach(policy, self.box.inside_tree, self.box.inside_home, person)
-            self.gate.begin(reach, Network(policy), Inside(root))
+            self.gate.begin(reach, Network(policy))
         self._tick()
         self._look()
 
@@ -192,7 +191,9 @@ class Keeper:
     def _hear(self, message: Message, fds: list[int]) -> None:
         event = message.get("ev")
         if event == "spawned":
-            self.sessions.spawned(message, fds)
+            session = self.sessions.spawned(message, fds)
+            if self.gate is not None and session is not None and session.ident is not None:
+                self.gate.executed(session.ident.pid, self.box.init.pid, session.argv)
             return
         init_protocol.close(fds)
         if event == "exit":
@@ -346,8 +347,3 @@ def _reap_and_list() -> list[census.Process]:
 
 def _end(ident: ProcessId) -> None:
     census.send(ident, signal.SIGKILL)
-
-
-def _held(box: LiveBox, key: str) -> bool:
-    """Whether a control group holds the limit ``key``, so that nobody has to look."""
-    return any(row.key == key and "cgroup" in row.mechanism and row.enforced for row in box.enforcement)

@@ -18,7 +18,7 @@ from backends.keeper.denials import Refusal
 from backends.keeper.log import Log
 from backends.keeper.loop import Loop, Timer
 from backends.policy.model import Resources
-from backends.snapshots import ProcessId
+from backends.snapshots import Enforcement, ProcessId
 
 SLOW = 1.0  # seconds between looks at memory below half of the limit
 FAST = 0.1
@@ -41,6 +41,32 @@ class Actions(NamedTuple):
     kill: Callable[[ProcessId], None]
     kill_everything: Callable[[], None]
     busy: Callable[[], bool]
+
+
+def described(rows: tuple[Enforcement, ...], resources: Resources) -> tuple[Enforcement, ...]:
+    """The tier's rows, with what the keeper does where the tier holds a limit not or only for one process."""
+    found = []
+    for row in rows:
+        if row.key == "resources.mem" and resources.mem is not None and not holds_memory(rows):
+            does = (
+                f"soft for the sum: looked at every {FAST} to {SLOW} s, the largest processes end beyond it"
+            )
+            enforced = does if row.enforced in ("", "not enforced") else f"{row.enforced}; {does}"
+            row = row._replace(enforced=enforced, mechanism=_and(row.mechanism, "keeper's poll and SIGKILL"))
+        elif row.key == "resources.disk" and resources.disk is not None:
+            does = "soft: tree and home are measured, every process ends beyond it"
+            row = row._replace(enforced=does, mechanism=_and(row.mechanism, "keeper's poll and SIGKILL"))
+        found.append(row)
+    return tuple(found)
+
+
+def holds_memory(rows: tuple[Enforcement, ...]) -> bool:
+    """Whether a control group holds the memory of the whole box, so that nobody has to look."""
+    return any(row.key == "resources.mem" and "cgroup" in row.mechanism for row in rows)
+
+
+def _and(first: str, second: str) -> str:
+    return f"{first}, {second}" if first else second
 
 
 class Limits:

@@ -15,7 +15,8 @@ from backends.policy.model import Policy
 LANE = "keeper"
 BY_NAMESPACE = "network namespace"
 DNS_PORT = 53
-# Every name lookup of glibc asks its cache daemon first; counted apart, so that it hides nothing.
+# Every lookup of glibc, also of a user's name, asks its cache daemon first. No boundary is tried by it, so it
+# is counted apart from the refusals.
 NAME_CACHE = (b"/run/nscd/socket", b"/var/run/nscd/socket")
 _LIFE = 1.0  # seconds that the host's abstract sockets are remembered
 

@@ -142,6 +142,7 @@ class Requests:
             "total": tally.total,
             "others": tally.others,
             "not_observed": [list(row) for row in tally.not_observed],
+            "name_cache_asked": keeper.gate.name_cache_asked if keeper.gate else 0,
         }
 
     # ------------------------------------------------------------ sessions

@@ -194,14 +194,14 @@ class Sessions:
 
     # ------------------------------------------------------------ what init reports
 
-    def spawned(self, message: Message, fds: list[int]) -> None:
+    def spawned(self, message: Message, fds: list[int]) -> Session | None:
         """``{"ev": "spawned", "id", "pid"}`` with a pidfd, and the master of a terminal."""
         number = message.get("id")
         session = self.all.get(number) if isinstance(number, int) else None
         if session is None or session.state != "starting" or len(fds) != (2 if session.pty else 1):
             close_all(fds)
             self._log.note("init reported a session that nobody asked for")
-            return
+            return None
         session.pidfd = fds[0]
         pid = pid_of(fds[0])
         found = census.read(pid) if pid > 0 else None
@@ -220,6 +220,7 @@ class Sessions:
         if answer is not None:
             answer({"session": session.id, "process": list(session.ident) if session.ident else None})
         self._changed(session.id)
+        return session
 
     def failed(self, message: Message, fds: list[int]) -> None:
         """``{"ev": "failed", "id", "errno", "why"}``: told to the client the way a shell would."""

@@ -28,7 +28,15 @@ READ = (
 )  # fmt: skip
 
 RESOURCES = Resources(
-    mem=None, procs=None, wall=None, cpu=None, file_size=None, files=4096, tmp=64 << 20, shm=16 << 20, disk=None
+    mem=None,
+    procs=None,
+    wall=None,
+    cpu=None,
+    file_size=None,
+    files=4096,
+    tmp=64 << 20,
+    shm=16 << 20,
+    disk=None,
 )
 
 POLICY = Policy(

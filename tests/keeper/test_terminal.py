@@ -1,0 +1,146 @@
+"""Interactive sessions in a real box: own terminal, window size, detach, attach with the last screen."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+
+import pytest
+
+from backends.boxes.layout import BoxPaths
+from backends.errors import NoSuchBox, UsageError
+from backends.keeper import client, terminal
+from backends.keeper.client import KeeperClient
+from tests.keeper.boxes import Running, attach, sh, shell
+from tests.support import wait_until
+
+BASH = ("/bin/bash", "--norc", "--noprofile", "-i")
+
+
+def test_a_shell_has_a_terminal_of_the_box_s_own(keeper: KeeperClient) -> None:
+    session, screen = shell(keeper, *BASH)
+    screen.type(b"tty; test -t 0 && echo is''-a-tty\n")
+    assert b"/dev/pts/" in screen.until(b"is-a-tty\r\n")
+    screen.type(b"exit 6\n")
+    assert keeper.wait_event("exit", 10, session=session)["exit"] == 6
+    assert screen.ended()
+
+
+def test_the_window_size_arrives_and_changes(keeper: KeeperClient) -> None:
+    session, screen = shell(keeper, *BASH, rows=30, cols=101)
+    screen.type(b"stty size\n")
+    screen.until(b"30 101\r\n")
+    screen.type(b"trap 'echo resized''-now; stty size' WINCH; echo ready''-now\n")
+    screen.until(b"ready-now\r\n")
+    keeper.call("resize", session=session, rows=50, cols=132)
+    screen.type(b"\n")
+    screen.until(b"50 132\r\n")
+
+
+def test_ctrl_c_interrupts_the_foreground_only(keeper: KeeperClient) -> None:
+    _, screen = shell(keeper, *BASH)
+    screen.type(b"sleep 60\n")
+    wait_until(lambda: keeper.call("stat")["processes"] == 2, "sleep runs")
+    screen.type(b"\x03")
+    screen.type(b"echo still''-here\n")
+    screen.until(b"still-here\r\n")
+    assert keeper.call("stat")["processes"] == 1
+
+
+def test_detached_session_goes_on_and_shows_its_last_screen_again(
+    box: BoxPaths, keeper: KeeperClient
+) -> None:
+    session, screen = shell(keeper, *BASH)
+    screen.type(b"echo before''-detach; (sleep 0.3; echo while''-away) &\n")
+    screen.until(b"before-detach\r\n")
+    screen.close()
+    time.sleep(0.6)
+    with client.connect(box) as other:
+        again = attach(other, session)
+        seen = again.until(b"while-away\r\n")
+        assert b"before-detach\r\n" in seen
+        again.type(b"echo typed''-after\n")
+        again.until(b"typed-after\r\n")
+
+
+def test_two_viewers_see_the_same(keeper: KeeperClient, box: BoxPaths) -> None:
+    session, first = shell(keeper, *BASH)
+    with client.connect(box) as other:
+        second = attach(other, session)
+        first.type(b"echo to''-both\n")
+        first.until(b"to-both\r\n")
+        second.until(b"to-both\r\n")
+
+
+def test_the_replay_is_bounded_and_ends_with_the_newest(keeper: KeeperClient) -> None:
+    session, screen = shell(keeper, "/bin/sh", "-c", "seq 1 200000; echo last''-line; sleep 60")
+    screen.until(b"last-line\r\n", limit=30)
+    again = attach(keeper, session)
+    replay = again.until(b"last-line\r\n")
+    assert len(replay) <= terminal.SCREEN_BYTES + 65536
+    assert replay.startswith(b"1") and b"\r\n200000\r\n" in replay
+
+
+def test_a_viewer_that_never_reads_is_dropped_and_the_box_goes_on(keeper: KeeperClient) -> None:
+    session, screen = shell(keeper, "/bin/sh", "-c", "yes | head -n 3000000 >&2; sleep 60")
+    wait_until(lambda: _viewers(keeper, session) == 0, "the viewer is dropped", timeout=20)
+    assert keeper.call("stat")["processes"] >= 1
+    screen.close()
+
+
+def _viewers(keeper: KeeperClient, session: int) -> int:
+    return next(one["viewers"] for one in keeper.call("sessions")["sessions"] if one["id"] == session)
+
+
+def test_flood_from_a_terminal_arrives_whole_at_a_viewer_that_reads(keeper: KeeperClient) -> None:
+    _, screen = shell(keeper, "/bin/sh", "-c", "stty -opost; seq 1 300000; echo last''-line")
+    text = screen.until(b"last-line\n", limit=60)
+    assert text == b"".join(b"%d\n" % n for n in range(1, 300_001)) + b"last-line\n"
+
+
+def test_hanging_up_is_not_detaching(keeper: KeeperClient) -> None:
+    """A viewer that leaves sends no SIGHUP; the end of the session's process ends its terminal."""
+    session, screen = shell(keeper, "/bin/sh", "-c", "trap 'exit 3' HUP; while :; do sleep 0.05; done")
+    screen.close()
+    time.sleep(0.3)
+    assert keeper.call("sessions")["sessions"][-1]["state"] == "running"
+    keeper.call("signal", session=session, signal=int(signal.SIGHUP))
+    assert keeper.wait_event("exit", 10, session=session)["exit"] == 3
+
+
+def test_the_sessions_of_a_terminal_that_ended_cannot_be_attached(keeper: KeeperClient) -> None:
+    session, _ = shell(keeper, "/bin/true")
+    keeper.wait_event("exit", 10, session=session)
+    with pytest.raises(UsageError):
+        attach(keeper, session)
+    with pytest.raises(NoSuchBox):
+        attach(keeper, 999)
+
+
+def test_a_session_without_a_terminal_cannot_be_attached(keeper: KeeperClient) -> None:
+    running = Running(keeper, ["cat"])
+    with pytest.raises(UsageError):
+        attach(keeper, running.session)
+    running.finish()
+
+
+def test_a_program_that_is_missing_is_told_on_the_terminal(keeper: KeeperClient) -> None:
+    session, screen = shell(keeper, "no-such-program")
+    screen.until(b"no-such-program")
+    assert keeper.wait_event("exit", 10, session=session)["exit"] == 127
+
+
+def test_an_attached_client_learns_the_exit(box: BoxPaths, keeper: KeeperClient) -> None:
+    session, screen = shell(keeper, *BASH)
+    with client.connect(box) as other:
+        attach(other, session)
+        screen.type(b"exit 9\n")
+        assert other.wait_event("exit", 10, session=session)["exit"] == 9
+
+
+def test_a_datagram_socket_is_no_terminal(keeper: KeeperClient) -> None:
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with mine, theirs, pytest.raises(UsageError):
+        keeper.call("shell", fds=(theirs.fileno(),), argv=["sh"], env={})
+    assert sh(keeper, "echo fine").out == b"fine\n"

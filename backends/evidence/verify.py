@@ -184,5 +184,7 @@ def _hash(path: Path) -> str:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except FileNotFoundError:
         return "missing"
+    except UsageError as error:
+        return error.why
     except OSError as error:
         return os.strerror(error.errno or 0)

@@ -45,7 +45,7 @@ def apply(
     every check on the objects is run again here. ``Refused``: a check refuses, no branch to apply on.
     ``Busy``: conflict, branch moved or rewritten, a checkout that is not clean; nothing is changed then.
     """
-    quarantine = quarantines.git(paths)
+    quarantine = _quarantine(paths, source)
     tip = _tip(source, branch, paths)
     _same_base(quarantine, snapshot)
     require([*checks, *run_checks(quarantine, snapshot.base_tree, snapshot.id)], "apply")
@@ -84,6 +84,10 @@ def apply(
         sync=True,
     )  # fmt: skip
     return outcome
+
+
+def _quarantine(paths: BoxPaths, source: Source) -> Git:
+    return quarantines.git(paths).with_variables(merging.shallow_of(Path(source.common_dir)))
 
 
 def _tip(source: Source, branch: str, paths: BoxPaths) -> str:
@@ -145,7 +149,7 @@ def _carry_out(
     settings: Mapping[str, str],
     identity: Mapping[str, str],
 ) -> tuple[str, ...]:
-    quarantine = quarantines.git(paths)
+    quarantine = _quarantine(paths, source)
     objects = Path(source.common_dir) / "objects"
     place = worktree.checkout_of(source, branch)
     opened = (
@@ -158,7 +162,7 @@ def _carry_out(
             files.require_clean(tip)
             files.move(tip, result.commit, dry_run=True)
         shared = settings.get("core.sharedrepository", "")
-        merging.carry(quarantine, objects, result.commit, (tip,), shared)
+        merging.carry(quarantine, objects, result.commit, (tip,), shared, paths.root)
         if files is not None:
             files.move(tip, result.commit)
         try:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from backends.errors import Busy, ClocheError, Refused
@@ -38,10 +40,13 @@ def merge(
     (git-merge-tree(1)): as a merge commit, or with ``squash`` as one commit. ``Busy`` when the branch no
     longer contains the base or the merge conflicts, naming the files.
     """
-    git = Git(quarantine.git_dir, variables=who)
+    git = quarantine.with_variables(who)
     if tip == base:
         return Result(_commit(git, tree, [base], message), tree, "squash" if squash else "fast-forward")
-    if git.call("merge-base", "--is-ancestor", base, tip).status != 0:
+    kin = git.call("merge-base", "--is-ancestor", base, tip)
+    if kin.status not in (0, 1):
+        raise failure(("merge-base",), kin)
+    if kin.status == 1:
         raise Busy(
             "the proposal cannot be applied",
             f"the branch was rewritten: it no longer contains the base {base[:12]}",
@@ -86,29 +91,52 @@ def _merged_tree(git: Git, ours: str, theirs: str) -> str:
     return tree.decode("ascii")
 
 
-def carry(quarantine: Git, objects: os.PathLike[str], new: str, known: tuple[str, ...], shared: str) -> None:
+def carry(quarantine: Git, objects: Path, new: str, known: tuple[str, ...], shared: str, tmp: Path) -> None:
     """Copy what ``new`` reaches beyond the ``known`` commits into another object folder, checked by fsck.
 
     ``objects`` is the source repository's folder, ``shared`` its ``core.sharedRepository`` ("" when unset).
-    Objects come in as one pack, which is not kept when Git finds anything wrong in it.
+    The objects are one pack. It is first read into a folder of its own in ``tmp``, because a pack that does
+    not pass would leave its remains behind.
     """
     wanted = "".join([f"{new}\n", *(f"^{commit}\n" for commit in known)])
     pack = quarantine.run("pack-objects", "--revs", "--stdout", "-q", input=wanted.encode())
-    importer = Git(quarantine.git_dir, variables={"GIT_OBJECT_DIRECTORY": os.fspath(objects)})
-    args = ("-c", f"core.sharedRepository={shared or 'umask'}", "index-pack", "--stdin", "--strict")
-    done = importer.call(*args, input=pack)
-    if done.status != 0:
-        said = os.fsdecode(done.stderr).strip().splitlines()
-        if any("error" in line or "fsck" in line for line in said):
+    with tempfile.TemporaryDirectory(prefix="apply-", dir=tmp) as scratch:
+        Path(scratch, "pack").mkdir()
+        aside = {
+            "GIT_OBJECT_DIRECTORY": scratch,
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates(objects),
+        }
+        done = quarantine.with_variables(aside).call("index-pack", "--stdin", "--strict", input=pack)
+        if done.status != 0:
+            said = os.fsdecode(done.stderr).strip().splitlines()
             raise Refused(
                 "the proposal does not enter the repository",
-                visible(said[-1].removeprefix("fatal: ")),
+                visible(said[-1].removeprefix("fatal: ") if said else f"git index-pack: {done.status}"),
                 "take it back and remove what Git refuses: cloche reopen BOX",
                 code="fsck",
             )
+    into = quarantine.with_variables({"GIT_OBJECT_DIRECTORY": os.fspath(objects)})
+    sharing = f"core.sharedRepository={shared or 'umask'}"
+    done = into.call("-c", sharing, "index-pack", "--stdin", "--strict", input=pack)
+    if done.status != 0:
+        said = os.fsdecode(done.stderr).strip().splitlines()
         raise ClocheError(
             "the proposal could not be copied into the repository",
             visible(said[-1] if said else f"exit status {done.status}"),
-            "look at the disk and the permissions of the repository's objects folder",
+            f"look at the disk and the permissions of {visible(os.fsencode(objects))}",
             code="import",
         )
+
+
+def alternates(path: Path) -> str:
+    """A path for ``GIT_ALTERNATE_OBJECT_DIRECTORIES``, quoted as git(1) says where it holds a colon."""
+    text = os.fspath(path)
+    if ":" not in text and not text.startswith('"'):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def shallow_of(common_dir: Path) -> dict[str, str]:
+    """The variable that tells Git where the history of a shallow source ends (git(1), shallow(5))."""
+    boundary = common_dir / "shallow"
+    return {"GIT_SHALLOW_FILE": os.fspath(boundary)} if boundary.exists() else {}

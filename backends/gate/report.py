@@ -76,7 +76,8 @@ def _head(review: ReviewView, anchor: Anchor, now: float) -> str:
 
 def _changes(review: ReviewView) -> str:
     stat = review.snapshot.stat
-    said = f"## What changed\n\n{stat.files} files, {stat.added} lines added, {stat.deleted} deleted.\n\n"
+    counts = f"{_many(stat.files, 'file')}, {_many(stat.added, 'line')} added, {stat.deleted} deleted"
+    said = f"## What changed\n\n{counts}.\n\n"
     rows = [_change(change) for change in review.diff.changes[:MAX_FILES]]
     if len(review.diff.changes) > MAX_FILES:
         rows.append(f"and {len(review.diff.changes) - MAX_FILES} more files, all of them in patch.diff")
@@ -85,11 +86,19 @@ def _changes(review: ReviewView) -> str:
 
 def _change(change: FileChange) -> str:
     count = "binary" if change.added is None else f"+{change.added} -{change.deleted}"
-    mode = (
-        f" mode {change.old_mode:06o} -> {change.new_mode:06o}" if change.old_mode != change.new_mode else ""
-    )
     old = f" (was {_name(change.old_path)})" if change.old_path is not None else ""
-    return f"{change.status}  {_name(change.path)}{old}  {count}{mode}"
+    return f"{change.status}  {_name(change.path)}{old}  {count}{_mode(change)}"
+
+
+def _mode(change: FileChange) -> str:
+    if change.old_mode == change.new_mode or change.new_mode == 0:
+        return ""
+    before = f"{change.old_mode:06o} -> " if change.old_mode else ""
+    return f"  mode {before}{change.new_mode:06o}"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _name(path: bytes) -> str:
@@ -110,9 +119,9 @@ def _checks(checks: tuple[CheckRow, ...]) -> str:
 
 
 def _ran(sessions: tuple[SessionRow, ...], done: Activity) -> str:
-    said = f"## What ran\n\n{len(sessions)} sessions started by a person or a script:\n\n"
+    said = f"## What ran\n\n{_many(len(sessions), 'session')} started from outside:\n\n"
     said += fenced(_session(session) for session in sessions) if sessions else "None.\n"
-    said += f"\n{done.executed} program starts seen in the whole process tree:\n\n"
+    said += f"\n{_many(done.executed, 'program start')} seen in the whole process tree:\n\n"
     rows = [f"{p.times:>6} x  {p.path}  {' '.join(p.argv)}" for p in done.programs]
     if done.others:
         rows.append(f"{done.others:>6} x  other command lines")
@@ -120,7 +129,10 @@ def _ran(sessions: tuple[SessionRow, ...], done: Activity) -> str:
 
 
 def _session(session: SessionRow) -> str:
-    end = "still running" if session.exit is None else f"exit {session.exit}"
+    if session.exit is not None:
+        end = f"exit {session.exit}"
+    else:
+        end = "still running" if session.state == "running" else "its end was not seen"
     wall = "" if session.ended is None else f", {session.ended - session.started:.1f} s"
     cpu = "" if session.cpu is None else f", {session.cpu:.1f} s CPU"
     peak = "" if session.peak_rss is None else f", peak {session.peak_rss / 1048576:.0f} MiB"
@@ -129,7 +141,7 @@ def _session(session: SessionRow) -> str:
 
 def _denied(review: ReviewView) -> str:
     tally = review.tally
-    said = f"## What was denied\n\n{tally.total} refusals.\n\n"
+    said = f"## What was denied\n\n{_many(tally.total, 'refusal')}.\n\n"
     rows = [
         f"{row.count:>6} x  {row.kind:<9} {row.object}  "
         f"by {row.enforced_by} ({row.rule}), last from: {row.command or 'not known'}"

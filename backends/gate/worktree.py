@@ -18,6 +18,7 @@ from typing import NamedTuple
 from backends.boxes.layout import state_dir
 from backends.errors import Busy, Refused
 from backends.evidence.visible import visible
+from backends.gate.merging import alternates
 from backends.trees.git import Git, Output, failure
 from backends.trees.quarantine import config, make_skeleton
 from backends.trees.source import object_format
@@ -138,6 +139,7 @@ class Files:
         done = self._git.call("-c", "core.untrackedCache=keep", *args)
         if done.status == 0:
             return
+        self._stop_if_locked()
         lines = done.stderr.strip().split(b"\n")
         raise self._in_the_way("Git will not overwrite what is there", lines[:NAMED], "move these files away")
 
@@ -150,10 +152,14 @@ class Files:
     def _call(self, *args: str, input: bytes = b"", accept: tuple[int, ...] = (0,)) -> Output:
         done = self._git.call("-c", "core.untrackedCache=keep", *args, input=input)
         if done.status not in accept:
-            if b"index.lock" in done.stderr:
-                raise self._in_the_way("another Git is at work there", [], "wait for it to end")
+            self._stop_if_locked()
             raise failure(args, done)
         return done
+
+    def _stop_if_locked(self) -> None:
+        # Asked of the file: git update-index -q does not say what stopped it.
+        if (self._place.git_dir / "index.lock").exists():
+            raise self._in_the_way("another Git is at work there (index.lock)", [], "wait for it to end")
 
     def _in_the_way(self, why: str, names: list[bytes], remedy: str) -> Busy:
         said = ", ".join(visible(name) for name in names[:NAMED])
@@ -193,17 +199,9 @@ def opened(
             variables={
                 "GIT_WORK_TREE": os.fspath(place.work_tree),
                 "GIT_OBJECT_DIRECTORY": os.fspath(objects),
-                "GIT_ALTERNATE_OBJECT_DIRECTORIES": _listed(beyond),
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES": alternates(beyond),
             },
         )
         yield Files(place, git)
     finally:
         shutil.rmtree(folder)
-
-
-def _listed(path: Path) -> str:
-    """A path for a colon-separated list; quoted as git(1) says where it holds a colon or a quote."""
-    text = os.fspath(path)
-    if ":" not in text and not text.startswith('"'):
-        return text
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

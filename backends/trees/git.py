@@ -104,7 +104,7 @@ class Git:
 
     ``git_dir`` is a git directory that the host's user owns: the source repository's, a quarantine, or a
     private repository that no box has run in yet. ``index`` names another index file. ``variables`` adds to
-    the environment, for the one command (clone) that needs a network.
+    the environment.
     """
 
     def __init__(
@@ -113,6 +113,10 @@ class Git:
         self.git_dir = git_dir
         self._index = index
         self._variables = dict(variables or {})
+
+    def with_variables(self, variables: Mapping[str, str]) -> Git:
+        """The same with more variables in the environment of its commands."""
+        return Git(self.git_dir, index=self._index, variables={**self._variables, **variables})
 
     @property
     def objects(self) -> Path:

@@ -130,7 +130,7 @@ def _run(paths: BoxPaths, job: dict[str, Any], seconds: float) -> tuple[dict[str
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env={"LC_ALL": "C"},
+                env=walker_environment(),
                 cwd="/",
                 pass_fds=[fd for fd in fds if fd is not None],
             )
@@ -177,6 +177,11 @@ def _until_end(fd: int, seconds: float) -> bytes:
         if not part:
             return b"".join(parts)
         parts.append(part)
+
+
+def walker_environment() -> dict[str, str]:
+    """The whole environment of the walker."""
+    return {"LC_ALL": "C"}
 
 
 def _import_path() -> str:

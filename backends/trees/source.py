@@ -108,9 +108,14 @@ def resolve(source: Source, rev: str = "HEAD") -> Base:
             "git log --oneline",
             code="bad-revision",
         )
-    found = repository.call("rev-parse", "--end-of-options", f"{rev}^{{commit}}", f"{rev}^{{tree}}")
-    words = [word for word in found.stdout.decode("ascii", "replace").split() if word != "--end-of-options"]
-    if found.status != 0 or len(words) != 2 or not all(_is_oid(word) for word in words):
+    named = repository.call("rev-parse", "--verify", "--quiet", "--end-of-options", rev)
+    oid = named.stdout.decode("ascii", "replace").strip()
+    if named.status != 0 or not _is_oid(oid):
+        raise _unresolved(source, rev)
+    # In a second step, because ":/text" takes everything behind it as text.
+    found = repository.call("rev-parse", f"{oid}^{{commit}}", f"{oid}^{{tree}}")
+    words = found.stdout.decode("ascii", "replace").split()
+    if found.status != 0 or len(words) != 2:
         raise _unresolved(source, rev)
     named = repository.call("rev-parse", "--symbolic-full-name", "--end-of-options", rev)
     refs = [word for word in os.fsdecode(named.stdout).split("\n") if word.startswith("refs/heads/")]

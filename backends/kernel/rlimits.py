@@ -5,8 +5,6 @@ from __future__ import annotations
 import resource
 from typing import NamedTuple
 
-FILES_DEFAULT = 65536
-
 
 class Limits(NamedTuple):
     """Hard and soft limit alike; ``None`` leaves what is inherited."""

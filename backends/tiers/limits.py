@@ -43,7 +43,7 @@ def hold(name: str, resources: Resources, *, confined: bool) -> Held:
         data=None if cgroups.MEMORY in held else wanted_mem,
         cpu=resources.cpu,
         file_size=resources.file_size,
-        files=rlimits.FILES_DEFAULT if resources.files is None else resources.files,
+        files=resources.files,
     )
     rows: list[Enforcement] = []
     if wanted_procs is not None:
@@ -56,10 +56,9 @@ def hold(name: str, resources: Resources, *, confined: bool) -> Held:
         rows.append(_row("cpu", f"{resources.cpu} s", "each process", "", "RLIMIT_CPU", ""))
     if resources.file_size is not None:
         rows.append(_row("file_size", size(resources.file_size), "each file", "", "RLIMIT_FSIZE", ""))
-    if limits.files is not None:
-        got = rlimits.open_files(limits.files)
-        short = "" if got == limits.files else f"the host's hard limit is {got}"
-        rows.append(_row("files", str(limits.files), f"{got} in each process", short, "RLIMIT_NOFILE", ""))
+    got = rlimits.open_files(resources.files)
+    short = "" if got == resources.files else f"the host's hard limit is {got}"
+    rows.append(_row("files", str(resources.files), f"{got} in each process", short, "RLIMIT_NOFILE", ""))
     if confined:
         rows.append(
             _row("tmp", size(resources.tmp), size(resources.tmp), "", "size of the private tmpfs", "")

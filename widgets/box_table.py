@@ -24,7 +24,7 @@ COLUMNS: dict[str, Column] = {
     "name": Column("box", 18, 0),
     "repository": Column("repository", 14, 150),
     "tier": Column("tier", 11, 0),
-    "state": Column("state", 13, 0),
+    "state": Column("state", 14, 0),
     "age": Column("age", 5, 0, True),
     "processes": Column("proc", 5, 0, True),
     "cpu": Column("cpu", 6, 100, True),
@@ -50,23 +50,15 @@ class BoxTable(RowView[BoxRow]):
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.marked: set[str] = set()
         self.why_empty = "no boxes"
         self._several = False
 
     def set_boxes(self, rows: tuple[BoxRow, ...] | list[BoxRow]) -> None:
         self._several = len({row.repository for row in rows}) > 1
-        self.marked &= {row.key for row in rows}
         self.set_rows(rows)
 
     def key_of(self, row: BoxRow) -> str:
         return row.key
-
-    def toggle_mark(self) -> None:
-        row = self.selected
-        if row is not None:
-            self.marked ^= {row.key}
-            self.refresh()
 
     def heading(self, width: int) -> Line | None:
         parts = [
@@ -94,7 +86,7 @@ class BoxTable(RowView[BoxRow]):
         now = time.time()
         live = row.live == "live"
         if name == "mark":
-            return (Run("■", "accent"),) if row.key in self.marked else (marks.mark(row),)
+            return line(("!", "look strong")) if row.needs else ()
         if name == "name":
             return marks.name(row)
         if name == "repository":
@@ -116,7 +108,7 @@ class BoxTable(RowView[BoxRow]):
         if name == "denied":
             return line((units.count(row.denied), "denial strong" if row.denied else "idle"))
         if name == "changes":
-            if row.stat is None:
+            if row.stat is None or not row.stat.files:
                 return line(("·", "idle"))
             return line((f"+{row.stat.added}", "added"), " ", (f"-{row.stat.deleted}", "removed"))
         return marks.base(row)

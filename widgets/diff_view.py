@@ -55,7 +55,7 @@ class DiffView(LineView):
         Binding("left", "sideways(-8)", "Left", show=False),
         Binding("right", "sideways(8)", "Right", show=False),
     ]
-    DEFAULT_CSS = "DiffView { overflow-x: auto; scrollbar-size: 1 1; }"
+    DEFAULT_CSS = "DiffView { overflow-x: auto; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1; }"
 
     class HunkSeen(Message):
         """Another hunk, or another file, stands at the top."""
@@ -96,7 +96,8 @@ class DiffView(LineView):
     def show_file(self, file: int | None, place: int = 0) -> None:
         """Narrows the view to one file of the patch; ``None`` shows all. ``place`` is the row at the top."""
         if file is not None and 0 <= file < len(self.index.files):
-            self._first, self._last = self.index.files[file].first, self.index.files[file].last
+            # The frame names the file; its own row would say it twice.
+            self._first, self._last = self.index.files[file].first + 1, self.index.files[file].last
         else:
             self._first, self._last = 0, len(self.index)
         self._pairs = None
@@ -152,8 +153,9 @@ class DiffView(LineView):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         place = y + self.scroll_offset.y
-        if not len(self.index):
-            said = line((self.note, "idle")) if place == 0 else ()
+        if self._first >= self._last:
+            said = line((self.note if not len(self.index) else "nothing to read in this file", "idle"))
+            said = said if place == 0 else ()
             return self.strip_of(said, width)
         if place >= self.line_count():
             return Strip.blank(width, self.rich_style)
@@ -325,13 +327,13 @@ class DiffView(LineView):
     @property
     def hunk(self) -> int | None:
         """The hunk at the top, counted over the whole patch."""
-        if not len(self.index):
+        if self._first >= self._last:
             return None
         return self.index.hunk_at(self._top_row())
 
     def step_hunk(self, steps: int) -> None:
         """Brings the next (or previous) hunk of what is shown to the top."""
-        top = self._top_row() if len(self.index) else 0
+        top = self._top_row() if self._first < self._last else 0
         hunks = [hunk for hunk in self.index.hunks if self._first <= hunk.first < self._last]
         if steps > 0:
             target = next((hunk for hunk in hunks if hunk.first > top), None)
@@ -347,7 +349,7 @@ class DiffView(LineView):
         return next((n for n, left in enumerate(columns[0]) if left == row), 0)
 
     def set_split(self, split: bool | None) -> None:
-        row = self._top_row() if len(self.index) else 0
+        row = self._top_row() if self._first < self._last else 0
         self.split = split
         self._pairs = None
         self._forget()
@@ -360,7 +362,7 @@ class DiffView(LineView):
         self._report()
 
     def _report(self) -> None:
-        if not len(self.index) or not self.is_attached:
+        if self._first >= self._last or not self.is_attached:
             return
         row = self._top_row()
         file = next((n for n, rows in enumerate(self.index.files) if rows.first <= row < rows.last), None)

@@ -44,16 +44,6 @@ def state(row: BoxRow) -> Line:
     return line((f"{mark} {row.state}", ink))
 
 
-def mark(row: BoxRow) -> Run:
-    """One cell: whether this box needs a person, else its state."""
-    if row.needs:
-        return Run("!", "look strong")
-    if row.live in LIVE:
-        return Run(LIVE[row.live][0], LIVE[row.live][1])
-    sign, ink = STATES.get(row.state, ("?", "look"))
-    return Run(sign, ink)
-
-
 def tier(row: BoxRow) -> Line:
     """The tier; where nothing confines the box, that is said beside it."""
     if row.unconfined:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual import events
 from textual.binding import BindingType
 
 from widgets.ink import Line, line
@@ -31,9 +32,17 @@ class OutputTail(LineView):
         self._tail = tail
         self._lines = output_lines(tail, KEPT)
         self.resized_rows()
-        if follow and self.is_attached:
-            self.scroll_to(y=max(0, self.line_count() - self.page), animate=False)
+        if follow:
+            self._to_end()
         self.refresh()
+
+    def _to_end(self) -> None:
+        if self.is_attached and self.size.height:
+            self.scroll_to(y=max(0, self.line_count() - self.page), animate=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        super().on_resize(event)
+        self._to_end()
 
     def line_count(self) -> int:
         return len(self._lines) or 1

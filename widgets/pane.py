@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -29,7 +30,7 @@ VIEWS = ("tree", "denials", "diff", "output")
 BARS = "▁▂▃▄▅▆▇█"
 
 
-def bars(samples: deque[float]) -> str:
+def bars(samples: Sequence[float]) -> str:
     """CPU samples as bars; the scale starts at one core, so a quiet box looks quiet."""
     top = max(100.0, max(samples, default=0.0))
     return "".join(BARS[min(7, int(value / top * 7.99))] if value >= 0.5 else "▁" for value in samples)
@@ -55,7 +56,7 @@ class BoxPane(Inked, can_focus=True):
         self.trouble = ""  # why the last question to this box failed
         self.patch: PatchIndex | None = None
         self._drawn: tuple[tuple[int, int], list[Line]] | None = None
-        self.samples: deque[float] = deque([0.0] * 16, maxlen=16)
+        self.samples: deque[float] = deque(maxlen=16)
 
     @property
     def key(self) -> str:
@@ -104,8 +105,8 @@ class BoxPane(Inked, can_focus=True):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        if self.is_attached:
-            self._entitle()
+        if self.is_mounted:  # component styles are there only after the rules were applied
+            self.call_later(self._entitle)
 
     def _entitle(self) -> None:
         room = max(8, self.outer_size.width - 6)
@@ -168,7 +169,8 @@ class BoxPane(Inked, can_focus=True):
             return output_lines(view.output, room) if view.output else [line(("no output yet", "idle"))]
         if self.shows == "denials":
             return self._denials(view, width, room)
-        return self._tree(view, width, room)
+        tree = self._tree(view, width, room)
+        return tree + self._spare(view, width, room - len(tree))
 
     def _tree(self, view: BoxView, width: int, room: int) -> list[Line]:
         if not view.processes:
@@ -179,6 +181,16 @@ class BoxPane(Inked, can_focus=True):
         if missing > 0 and lines:
             lines[-1] = line((f"  and {missing + 1} more processes", "quiet"))
         return lines
+
+    def _spare(self, view: BoxView, width: int, room: int) -> list[Line]:
+        """Below a short tree: the tail of the output, so that no part of the pane is idle."""
+        if room < 3 or not view.output.strip():
+            return []
+        tail = output_lines(view.output, room)[: -1 if self._last_words(width) else None]
+        if not tail:
+            return []
+        gap: list[Line] = [()] * (room - 1 - len(tail))
+        return [line(("╌" * width, "faint")), *(tint(one, "quiet") for one in tail), *gap]
 
     def _resting(self, view: BoxView) -> list[Line]:
         row = view.row
@@ -217,7 +229,8 @@ class BoxPane(Inked, can_focus=True):
         right: Line = ()
         if row.live == "live" and row.processes:
             figures = f" {units.percent(row.cpu)} {units.size(row.rss)}"
-            right = line((bars(self.samples) if width >= 44 else "", "live"), (figures, "quiet"))
+            recent = list(self.samples)[-16 if width >= 64 else -8 :] if width >= 44 else []
+            right = line((bars(recent), "live" if any(recent) else "faint"), (figures, "quiet"))
         middle = line(*marks.changes(row), *self._last_exit())
         last = self._last_words(width)
         return [denied, spread(middle, right, width), last]
@@ -236,7 +249,7 @@ class BoxPane(Inked, can_focus=True):
         text = self.row.last_line
         if not text and self.view is not None and self.view.output:
             lines = output_lines(self.view.output, 1)
-            return line(("> ", "faint"), *lines[0]) if lines else ()
+            return line(("> ", "faint"), *lines[0]) if lines and lines[0] else ()
         return line(("> ", "faint"), *runs(plain_line(text)[: 4 * width])) if text else ()
 
     # ------------------------------------------------------------ input

@@ -20,6 +20,10 @@ _HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@
 META, FILE, HUNK, SAME, ADDED, REMOVED, NOTE, REST = b"mfh +-n."
 
 
+_SAID_ELSEWHERE = (b"index ", b"--- ", b"+++ ")
+"""Header lines that repeat the name or give object ids: they are in the export, not on the screen."""
+
+
 class Hunk(NamedTuple):
     first: int  # row of the @@ line
     last: int  # row after the hunk's last
@@ -141,7 +145,7 @@ def index_patch(patch: bytes, paths: tuple[bytes, ...] = ()) -> PatchIndex:
         else:
             if first == 0x5C:
                 rows.add(NOTE, place, end, 0, 0, patch)
-            else:
+            elif not patch.startswith(_SAID_ELSEWHERE, place):
                 rows.add(META, place, end, 0, 0, patch)
         place = end + 1
     total = len(rows.kinds)

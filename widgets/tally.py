@@ -49,7 +49,7 @@ def summary(tally: Tally, width: int) -> Line:
         text = visible(f"{row.kind} {row.object}")
         number = f" ×{units.count(row.count)}"
         room = width - used - len(number) - 3
-        if room < 12 or (place and len(text) > room):
+        if room < 16:
             break
         parts += [
             Run("  " if not place else " · ", "faint"),
@@ -82,7 +82,7 @@ class TallyView(RowView[TallyRow]):
         return row.key
 
     def heading(self, width: int) -> Line | None:
-        tail = "count    first     last  " if width >= 76 else "count    last  "
+        tail = " count first    last     " if width >= 76 else " count last     "
         head = f"kind     object · total {self._tally.total}"
         process = "process          " if width >= 100 else ""
         return line((fit(head, width - len(tail) - len(process)), "quiet"), (process + tail, "quiet"))

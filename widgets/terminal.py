@@ -76,16 +76,20 @@ class TerminalView(Inked, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.image: Image | None = None
+        self.alive = False
         self.said = "no session"
 
-    def show(self, image: Image) -> None:
-        if image != self.image:
+    def show(self, image: Image, alive: bool = True) -> None:
+        """Draws ``image``; a session that is not ``alive`` takes no keys any more."""
+        if image != self.image or alive != self.alive:
             self.image = image
+            self.alive = alive
             self.refresh()
 
     def say(self, text: str) -> None:
         """A sentence in place of a screen: no session, or why it ended."""
         self.image = None
+        self.alive = False
         self.said = text
         self.refresh()
 
@@ -101,7 +105,7 @@ class TerminalView(Inked, can_focus=True):
             Segment(drawn(cell.text), _style(cell.foreground, cell.background, cell.style)) for cell in cells
         ]
         strip = Strip(segments).adjust_cell_length(width).apply_style(self.rich_style)
-        if self.has_focus and self.image.cursor is not None and self.image.cursor[1] == y:
+        if self.alive and self.has_focus and self.image.cursor is not None and self.image.cursor[1] == y:
             strip = self._with_cursor(strip, self.image.cursor[0])
         return strip
 
@@ -118,6 +122,11 @@ class TerminalView(Inked, can_focus=True):
         if event.size.width and event.size.height:
             self.post_message(self.Sized(event.size.width, event.size.height))
 
+    @property
+    def takes_keys(self) -> bool:
+        """Every key goes to the session now."""
+        return self.alive and self.has_focus
+
     def on_focus(self) -> None:
         self.refresh()
 
@@ -125,7 +134,7 @@ class TerminalView(Inked, can_focus=True):
         self.refresh()
 
     async def on_key(self, event: events.Key) -> None:
-        if self.image is None:
+        if self.image is None or not self.alive:
             return
         event.stop()
         event.prevent_default()
@@ -137,6 +146,6 @@ class TerminalView(Inked, can_focus=True):
             self.post_message(self.Typed(data))
 
     async def on_paste(self, event: events.Paste) -> None:
-        if self.image is not None:
+        if self.image is not None and self.alive:
             event.stop()
             self.post_message(self.Typed(paste_bytes(event.text, self.image.bracketed_paste)))

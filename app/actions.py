@@ -1,0 +1,370 @@
+"""Everything a person can do in the workbench, in one table.
+
+The footer, the help screen, the command palette, the key bindings and the documentation are made from it, so
+none of them can say something that the others do not. Why an action cannot be done now is part of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from backends.snapshots import BoxRow, ProcessRow, ReviewView
+
+if TYPE_CHECKING:
+    from textual.binding import BindingType
+
+CONTEXTS: dict[str, str] = {
+    "anywhere": "Anywhere",
+    "fleet": "Fleet",
+    "box": "Box",
+    "tree": "Process tree",
+    "terminal": "Terminal",
+    "timeline": "Timeline",
+    "gate": "Gate",
+    "diff": "Diff",
+    "lists": "Lists and texts",
+}
+"""Where an action is found, in the order of the help screen."""
+
+
+class Situation(NamedTuple):
+    """What the person has in front of them; why an action is disabled depends on nothing else."""
+
+    box: BoxRow | None = None
+    process: ProcessRow | None = None
+    process_ended: bool = False
+    terminal: bool = False  # a session's terminal is open in this screen
+    review: ReviewView | None = None
+    file: bool = False  # a file is selected in the gate
+    repository: bool = True  # the workbench was opened inside one
+    busy: str = ""  # what is being done to this box right now
+
+
+Reason = Callable[[Situation], str]
+
+
+class Action(NamedTuple):
+    """One thing to do. ``own`` actions belong to a widget, which binds their keys itself."""
+
+    id: str
+    key: str  # Textual's names, several separated by commas
+    text: str  # as short as a footer needs
+    tooltip: str
+    contexts: tuple[str, ...]
+    danger: bool = False
+    own: bool = False
+    footer: bool = True
+    reason: Reason = lambda situation: ""
+
+
+def _needs_box(situation: Situation) -> str:
+    return situation.busy or ("" if situation.box is not None else "no box is selected")
+
+
+def _shell(situation: Situation) -> str:
+    box = situation.box
+    if box is None:
+        return "no box is selected"
+    if box.state == "proposed":
+        return "the box is frozen as a proposal; reopen it first"
+    if box.state in ("applied", "aborted"):
+        return f"the box was {box.state}; nothing runs in it any more"
+    return _lost(box)
+
+
+def _lost(box: BoxRow) -> str:
+    return "its keeper was lost; abort or remove the box" if box.live == "lost" else ""
+
+
+def _stop(situation: Situation) -> str:
+    if situation.box is None or situation.busy:
+        return _needs_box(situation)
+    return "" if situation.box.live in ("live", "slow") else "nothing runs in this box"
+
+
+def _kill(situation: Situation) -> str:
+    if situation.process_ended:
+        return "that process has ended; select another"
+    return "" if situation.process is not None else "no process is selected"
+
+
+def _review(situation: Situation) -> str:
+    box = situation.box
+    if box is None or situation.busy:
+        return _needs_box(situation)
+    if box.state == "aborted":
+        return "the box was aborted; there is nothing to review"
+    if box.state in ("proposed", "applied"):
+        return ""
+    if box.processes:
+        return "processes still run; stop the box before its result is frozen"
+    return _lost(box)
+
+
+def _reopen(situation: Situation) -> str:
+    box = situation.box
+    if box is None or situation.busy:
+        return _needs_box(situation)
+    return "" if box.state == "proposed" else "only a proposal can be reopened"
+
+
+def _abort(situation: Situation) -> str:
+    box = situation.box
+    if box is None or situation.busy:
+        return _needs_box(situation)
+    return f"the box was {box.state} already" if box.state in ("applied", "aborted") else ""
+
+
+def _refused(review: ReviewView | None) -> str:
+    if review is None:
+        return "the review is not read yet"
+    refused = sum(check.verdict == "refuse" for check in review.checks)
+    return f"the gate refuses this result ({refused} checks)" if refused else ""
+
+
+def _export(situation: Situation) -> str:
+    return situation.busy or _refused(situation.review)
+
+
+def _apply(situation: Situation) -> str:
+    review = situation.review
+    if situation.busy or review is None:
+        return situation.busy or "the review is not read yet"
+    if review.row.state == "applied":
+        return "this result was applied already"
+    if not review.branch:
+        return "the box has no branch to apply to; export works"
+    if not review.branch_tip:
+        return "the branch that the box came from is gone; export works"
+    return _refused(review)
+
+
+def _file(situation: Situation) -> str:
+    return "" if situation.file else "no file is selected"
+
+
+ACTIONS: tuple[Action, ...] = (
+    # Anywhere
+    Action("help", "question_mark,f1", "help", "Every key of this screen, and what it does", ("anywhere",)),
+    Action("palette", "ctrl+p", "palette", "Find an action or a box by name", ("anywhere",)),
+    Action("quit", "ctrl+q", "quit", "Leave the workbench; boxes go on running", ("anywhere",), footer=False),
+    Action(
+        "theme",
+        "f9",
+        "theme",
+        "Switch between the dark, the light and the terminal's own colours",
+        ("anywhere",),
+        footer=False,
+    ),
+    Action("back", "escape,backspace", "back", "Return to the screen before", ("box", "gate")),
+    # Fleet
+    Action("open", "enter", "open", "Open the selected box", ("fleet",), own=True, reason=_needs_box),
+    Action("new", "n", "new", "Make a box: which failure must not happen?", ("fleet",)),
+    Action(
+        "terminal",
+        "t",
+        "terminal",
+        "Open a shell in the box, on a pseudo-terminal of its own",
+        ("fleet", "box"),
+        reason=_shell,
+    ),
+    Action(
+        "review",
+        "E",
+        "review",
+        "Freeze the box's result and read it beside its evidence",
+        ("fleet", "box"),
+        reason=_review,
+    ),
+    Action(
+        "stop",
+        "X",
+        "stop",
+        "End every process of the box; its files stay",
+        ("fleet", "box"),
+        danger=True,
+        reason=_stop,
+    ),
+    Action("waiting", "w", "waiting", "Go to the next box that needs a person", ("fleet",), footer=False),
+    Action(
+        "across",
+        "up,down,left,right",
+        "move",
+        "Go to the neighbouring pane",
+        ("fleet",),
+        own=True,
+        footer=False,
+    ),
+    Action("view", "c", "cycle", "Panes show the process tree, denials, the diff, or output", ("fleet",)),
+    Action("table", "v", "table", "Switch between panes and a table", ("fleet",)),
+    Action(
+        "filter", "slash", "filter", "Show the boxes whose name, state or last line holds a text", ("fleet",)
+    ),
+    Action("everywhere", "a", "all repos", "Show the boxes of every repository, or of this one", ("fleet",)),
+    Action(
+        "reopen",
+        "O",
+        "reopen",
+        "Take a proposal back: the box can go on",
+        ("fleet", "box", "gate"),
+        footer=False,
+        reason=_reopen,
+    ),
+    Action(
+        "abort",
+        "A",
+        "abort",
+        "Give the box up; its evidence stays until it is removed",
+        ("fleet", "box"),
+        danger=True,
+        footer=False,
+        reason=_abort,
+    ),
+    Action(
+        "remove",
+        "D",
+        "remove",
+        "Delete the box, its files and its evidence",
+        ("fleet", "box"),
+        danger=True,
+        footer=False,
+        reason=_needs_box,
+    ),
+    # Box
+    Action(
+        "kill",
+        "K",
+        "kill",
+        "End the selected process, by identity (pid and start time)",
+        ("box",),
+        danger=True,
+        reason=_kill,
+    ),
+    Action("denials", "1", "denials", "What was refused", ("box",), footer=False),
+    Action("changes", "2", "changes", "What differs from the base, now", ("box",), footer=False),
+    Action("sessions", "3", "sessions", "The terminal of a session", ("box",), footer=False),
+    Action("timeline", "4", "timeline", "The journal", ("box",), footer=False),
+    Action(
+        "policy", "5", "policy", "Five answers, claims and their proofs, each value", ("box",), footer=False
+    ),
+    Action(
+        "attach",
+        "r",
+        "attach",
+        "Attach to the newest session that has a terminal",
+        ("box",),
+        footer=False,
+        reason=_shell,
+    ),
+    Action("full", "F", "full", "Give the terminal the whole width, or take it back", ("box",), footer=False),
+    # Process tree
+    Action("fold", "space", "fold", "Fold or unfold a process's children", ("tree",), own=True),
+    Action("hold", "z", "hold", "Hold the view still; the box goes on", ("tree",), own=True),
+    Action("follow", "f", "follow", "Keep the busiest process selected", ("tree",), own=True),
+    # Terminal
+    Action(
+        "leave",
+        "ctrl+right_square_bracket",
+        "leave",
+        "Leave the terminal; the session goes on",
+        ("terminal",),
+        own=True,
+    ),
+    # Timeline
+    Action("execs", "e", "executions", "Show or hide each execution and exit", ("timeline",), own=True),
+    # Gate
+    Action("next-file", "J", "file", "Next file", ("gate",), footer=False, reason=_file),
+    Action("last-file", "K", "file", "File before", ("gate",), footer=False, reason=_file),
+    Action("next-hunk", "l", "hunk", "Next hunk", ("gate",), footer=False),
+    Action("last-hunk", "h", "hunk", "Hunk before", ("gate",), footer=False),
+    Action(
+        "reviewed", "m", "reviewed", "Mark the file as reviewed and go to the next", ("gate",), reason=_file
+    ),
+    Action("sides", "d", "sides", "Switch between unified and side by side", ("gate", "box")),
+    Action(
+        "export", "E", "export", "Write patch, report and receipt into a folder", ("gate",), reason=_export
+    ),
+    Action(
+        "apply",
+        "P",
+        "apply",
+        "Carry this snapshot onto the branch the box came from",
+        ("gate",),
+        danger=True,
+        reason=_apply,
+    ),
+    # Diff and lists
+    Action("move", "up,down,j,k", "move", "One row up or down", ("diff", "lists"), own=True, footer=False),
+    Action(
+        "page", "pageup,pagedown", "page", "One page up or down", ("diff", "lists"), own=True, footer=False
+    ),
+    Action("edge", "home,end,g,G", "ends", "First or last row", ("diff", "lists"), own=True, footer=False),
+    Action("sideways", "left,right", "sideways", "Move across long lines", ("diff",), own=True, footer=False),
+    Action(
+        "focus",
+        "tab,shift+tab",
+        "focus",
+        "Next or previous part of the screen",
+        ("anywhere",),
+        own=True,
+        footer=False,
+    ),
+)
+"""The table. Ids are stable: a person's keymap names them."""
+
+BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
+
+_NAMES = {
+    "question_mark": "?",
+    "slash": "/",
+    "escape": "esc",
+    "ctrl+right_square_bracket": "ctrl+]",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "shift+tab": "shift+tab",
+}
+
+
+def shown_key(keys: str, first: bool = True) -> str:
+    """Keys as a person reads them: the first, or all."""
+    names = [_NAMES.get(key, key) for key in keys.split(",")]
+    return names[0] if first else " ".join(names)
+
+
+def of_context(*contexts: str) -> list[Action]:
+    """The table's actions of these contexts, in the table's order."""
+    return [action for action in ACTIONS if set(action.contexts) & set(contexts)]
+
+
+def bindings(*contexts: str) -> list[BindingType]:
+    """Textual bindings for the actions that a screen carries out itself; ids are the table's."""
+    from textual.binding import Binding
+
+    return [
+        Binding(
+            action.key,
+            f"act('{action.id}')",
+            action.text,
+            tooltip=action.tooltip,
+            id=action.id,
+            show=False,
+            priority=action.id == "quit",
+        )
+        for action in of_context(*contexts)
+        if not action.own
+    ]
+
+
+def disabled_reason(action_id: str, situation: Situation) -> str:
+    """Why the action cannot be done now, ``""`` when it can."""
+    return BY_ID[action_id].reason(situation)
+
+
+def keys_of(actions: Iterable[Action], keymap: dict[str, str]) -> dict[str, str]:
+    """The keys that count for each action, the person's own first."""
+    return {action.id: keymap.get(action.id, action.key) for action in actions}

@@ -1,0 +1,302 @@
+"""One box: its process tree, what was refused, what changed, its terminal, its journal, its policy."""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from functools import partial
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widgets import ContentSwitcher
+
+from app.actions import Situation, bindings
+from app.screens.base import sentence_of
+from app.screens.dialogs import ConfirmScreen
+from app.screens.sessions import SessionPane
+from app.screens.verbs import BoxVerbs
+from backends.snapshots import BoxRow, BoxStatus, BoxView, JournalRecord, ProcessRow
+from widgets import marks, units
+from widgets.diff_view import DiffView
+from widgets.header import Header
+from widgets.ink import line
+from widgets.output import OutputTail
+from widgets.patch import EMPTY, PatchIndex
+from widgets.policy_view import PolicyView
+from widgets.process_tree import ProcessTree
+from widgets.tabs import Tab, TabBar
+from widgets.tally import TallyView
+from widgets.timeline import Timeline
+from widgets.visible import runs, visible
+
+TABS = ("denials", "changes", "sessions", "timeline", "policy")
+RECORDS = 5000
+"""Journal records that the timeline holds, the newest."""
+
+NARROW = 100
+
+
+class BoxScreen(BoxVerbs):
+    """Everything about one box. ``with_shell`` opens a shell at once."""
+
+    CONTEXTS = ("box",)
+    BINDINGS: ClassVar[list[BindingType]] = bindings("box", "anywhere")
+
+    def __init__(self, row: BoxRow, tab: str = "denials", with_shell: bool = False) -> None:
+        super().__init__()
+        self.row = row
+        self.view: BoxView | None = None
+        self.tab = tab
+        self.trouble = ""
+        self._with_shell = with_shell
+        self._changes: tuple[int, int] | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+        with Vertical(id="box-body"):
+            with Horizontal(id="box-upper"):
+                tree = ProcessTree(id="tree", classes="frame")
+                with Vertical(id="box-left"):
+                    yield tree
+                with Vertical(id="box-right", classes="frame"):
+                    yield TabBar(id="tabs")
+                    with ContentSwitcher(id="box-tabs", initial=self.tab):
+                        yield TallyView(id="denials")
+                        yield DiffView(id="changes")
+                        yield SessionPane(self.row.key, id="sessions")
+                        yield Timeline(id="timeline")
+                        yield PolicyView(id="policy")
+            output = OutputTail(id="box-output", classes="frame")
+            output.border_title = "Output"
+            yield output
+        yield self.compose_frame()[1]
+
+    def on_mount(self) -> None:
+        self.query_one(DiffView).set_index(EMPTY, note="reading the changes…")
+        self.query_one(ProcessTree).focus()
+        self._fit()
+        self.show_tab(self.tab, focus=self.tab != "denials")
+        self.show_all()
+        known = self.workbench.views.get(self.row.key)
+        if known is not None:
+            self.view_changed(known)
+        self.set_interval(2.0, self._read_slow)
+        if self._with_shell:
+            self.do_terminal()
+
+    def on_screen_resume(self) -> None:
+        self.want()
+        self.show_footer()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        self.set_class(self.size.width < NARROW, "-narrow")
+        self.set_class(self.size.height < 30, "-low")
+
+    def want(self) -> None:
+        if self.app.screen is self:
+            self.workbench.want((self.row.key,), (self.row.key,) if self.tab == "changes" else ())
+
+    # ------------------------------------------------------------ values in
+
+    def boxes_changed(self, rows: tuple[BoxRow, ...]) -> None:
+        row = next((row for row in rows if row.key == self.row.key), None)
+        if row is not None and row != self.row:
+            self.row = row
+            self.show_all()
+
+    def view_changed(self, view: BoxView) -> None:
+        if view.row.key != self.row.key:
+            return
+        self.view = view
+        self.row = view.row
+        self.trouble = ""
+        why = (
+            "nothing runs" if view.row.live != "lost" else "the keeper ended, and the box's processes with it"
+        )
+        self.query_one(ProcessTree).set_processes(view.processes, why)
+        self.query_one(TallyView).set_tally(view.tally)
+        self.query_one(OutputTail).set_output(view.output)
+        self.show_all()
+
+    def box_failed(self, key: str, why: str) -> None:
+        if key == self.row.key and why != self.trouble:
+            self.trouble = why
+            self.show_all()
+
+    def patch_changed(self, key: str, patch: PatchIndex) -> None:
+        if key == self.row.key:
+            added = patch.kinds.count(b"+")
+            self._changes = (added, patch.kinds.count(b"-"))
+            self.query_one(DiffView).set_index(patch, note="no changes against the base")
+            self.show_all()
+
+    def _read_slow(self) -> None:
+        """What is read less often, and only while it is looked at."""
+        if self.app.screen is not self:
+            return
+        engine, key = self.workbench.engine, self.row.key
+        if self.tab == "timeline":
+
+            def read() -> tuple[JournalRecord, ...]:
+                return tuple(deque(engine.journal(key), maxlen=RECORDS))
+
+            self.ask(read, self.query_one(Timeline).set_records, failed=self._note)
+        elif self.tab == "policy":
+            self.ask(partial(engine.status, key), self._show_status, failed=self._policy_failed)
+
+    def _show_status(self, status: BoxStatus) -> None:
+        self.query_one(PolicyView).set_status(status)
+
+    def _policy_failed(self, error: Exception) -> None:
+        self.query_one(PolicyView).say(sentence_of(error), "look")
+
+    def _note(self, error: Exception) -> None:
+        self.box_failed(self.row.key, sentence_of(error))
+
+    # ------------------------------------------------------------ what is shown
+
+    def show_all(self) -> None:
+        row = self.row
+        parts = line(("fleet › ", "quiet"), *marks.name(row), "  ", *marks.tier(row), "  ", *marks.state(row))
+        right = line(*marks.base(row))
+        if self.trouble:
+            parts = line(*parts, ("  ~ ", "look"), *runs(self.trouble, "look"))
+        elif row.needs:
+            parts = line(*parts, ("  ! ", "look strong"), *runs(row.needs, "look"))
+        self.query_one(Header).show(parts, right)
+        self._show_tabs()
+        self.show_footer()
+
+    def _show_tabs(self) -> None:
+        row = self.row
+        denied = line((units.count(row.denied), "denial strong")) if row.denied else ()
+        stat = marks.changes(row)[:3] if row.stat and row.stat.files else ()
+        if self._changes is not None and self._changes != (0, 0):
+            stat = line((f"+{self._changes[0]}", "added"), " ", (f"-{self._changes[1]}", "removed"))
+        session = self.query_one(SessionPane).session
+        tabs = (
+            Tab("denials", "1", "Denials", denied),
+            Tab("changes", "2", "Changes", stat),
+            Tab("sessions", "3", "Terminal", line((f"#{session}", "accent")) if session is not None else ()),
+            Tab("timeline", "4", "Timeline"),
+            Tab("policy", "5", "Policy"),
+        )
+        self.query_one(TabBar).show(tabs, self.tab)
+
+    def show_tab(self, tab: str, focus: bool = True) -> None:
+        self.tab = tab
+        self.query_one(ContentSwitcher).current = tab
+        self._show_tabs()
+        if focus:
+            target = self.query_one(f"#{tab}")
+            (target.view if isinstance(target, SessionPane) else target).focus()
+        self.want()
+        self._read_slow()
+
+    def on_tab_bar_clicked(self, event: TabBar.Clicked) -> None:
+        self.show_tab(event.tab)
+
+    def on_session_pane_changed(self, event: SessionPane.Changed) -> None:
+        self._show_tabs()
+        self.show_footer()
+
+    # ------------------------------------------------------------ the person
+
+    def subject(self) -> BoxRow:
+        return self.row
+
+    def situation(self) -> Situation:
+        tree = self.query_one(ProcessTree)
+        return Situation(
+            box=self.row,
+            process=tree.process,
+            process_ended=tree.lost,
+            terminal=self.query_one(SessionPane).session is not None,
+            busy=self.workbench.busy.get(self.row.key, ""),
+        )
+
+    def footer_contexts(self) -> tuple[str, ...]:
+        if self.query_one(SessionPane).view.takes_keys:
+            return ("terminal",)
+        return ("box", "tree") if isinstance(self.focused, ProcessTree) else ("box",)
+
+    def on_descendant_focus(self) -> None:
+        self.show_footer()
+
+    def on_descendant_blur(self) -> None:
+        self.show_footer()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """While a terminal takes the keys, none of them is ours."""
+        if action == "act" and self.is_mounted and self.query_one(SessionPane).view.takes_keys:
+            return False
+        return super().check_action(action, parameters)
+
+    def do_denials(self) -> None:
+        self.show_tab("denials")
+
+    def do_changes(self) -> None:
+        self.show_tab("changes")
+
+    def do_sessions(self) -> None:
+        self.show_tab("sessions")
+
+    def do_timeline(self) -> None:
+        self.show_tab("timeline")
+
+    def do_policy(self) -> None:
+        self.show_tab("policy")
+
+    def do_sides(self) -> None:
+        view = self.query_one(DiffView)
+        view.set_split(not view.sides)
+
+    def do_terminal(self) -> None:
+        self.show_tab("sessions")
+        self.query_one(SessionPane).open_shell()
+
+    def do_attach(self) -> None:
+        self.show_tab("sessions")
+        self.query_one(SessionPane).attach()
+
+    def do_full(self) -> None:
+        self.toggle_class("-wide-terminal")
+
+    def do_kill(self) -> None:
+        process = self.query_one(ProcessTree).process
+        if process is not None:
+            self._ask_kill(process)
+
+    def _ask_kill(self, process: ProcessRow) -> None:
+        """Confirms with the identity that was selected; whatever stands there later is not touched."""
+        text = [
+            line(
+                ("pid ", "quiet"),
+                str(process.ident.pid),
+                ("  started ", "quiet"),
+                f"{units.span(process.age)} ago",
+            ),
+            runs(process.command[:400], "strong"),
+            (),
+            line(f"Sends SIGKILL to this process of {visible(self.row.name)}. Its children go on."),
+        ]
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.ask(
+                    partial(self.workbench.engine.kill, self.row.key, process.ident, int(signal.SIGKILL)),
+                    lambda _: self.notify(f"killed {process.ident.pid}", markup=False),
+                    key=self.row.key,
+                )
+
+        self.app.push_screen(ConfirmScreen(f"Kill {process.ident.pid}", text, "Kill"), answered)
+
+    def removed(self, row: BoxRow) -> None:
+        super().removed(row)
+        if self.app.screen is self:
+            self.app.pop_screen()

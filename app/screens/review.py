@@ -1,0 +1,241 @@
+"""The gate: one frozen snapshot, every hunk of it beside what ran and what was refused."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+
+from app.actions import Situation, bindings
+from app.screens.outcome import ApplyScreen, ExportScreen, ExportWish
+from app.screens.verbs import BoxVerbs
+from backends.errors import Busy
+from backends.snapshots import ApplyOutcome, BoxRow, ExportOutcome, ReviewView
+from widgets.checks import Evidence, verdict_line
+from widgets.diff_view import DiffView
+from widgets.file_list import FileList
+from widgets.header import Header
+from widgets.ink import line
+from widgets.lines import RowView
+from widgets.patch import EMPTY, PatchIndex, index_patch
+from widgets.visible import runs, visible
+
+NARROW, WIDE = 100, 160
+
+
+class ReviewScreen(BoxVerbs):
+    """Reads the proposal once: it is a snapshot, so nothing here moves while it is read."""
+
+    CONTEXTS = ("gate",)
+    BINDINGS: ClassVar[list[BindingType]] = bindings("gate", "anywhere")
+
+    def __init__(self, row: BoxRow) -> None:
+        super().__init__()
+        self.row = row
+        self.review: ReviewView | None = None
+        self._index: PatchIndex = EMPTY
+
+    def compose(self) -> ComposeResult:
+        yield Header()
+        with Horizontal(id="review-body"):
+            with Vertical(id="review-side"):
+                files = FileList(id="review-files", classes="frame")
+                files.border_title = "Files"
+                yield files
+                evidence = Evidence(id="review-evidence", classes="frame")
+                evidence.border_title = "Evidence"
+                yield evidence
+            diff = DiffView(id="review-main", classes="frame")
+            diff.border_title = "Diff"
+            yield diff
+        yield self.compose_frame()[1]
+
+    def on_mount(self) -> None:
+        self._fit()
+        self.query_one(DiffView).set_index(EMPTY, note="reading the proposal…")
+        self.query_one(FileList).focus()
+        self._show_header()
+        self.show_footer()
+        self.workbench.want((), ())
+        engine, key = self.workbench.engine, self.row.key
+
+        def read() -> tuple[ReviewView, PatchIndex]:
+            review = engine.review(key)
+            return review, index_patch(
+                review.diff.patch, tuple(change.path for change in review.diff.changes)
+            )
+
+        self.ask(read, self._show_review, failed=self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        self.app.pop_screen()
+        self.workbench.show_error(error)
+
+    def on_screen_resume(self) -> None:
+        self.workbench.want((), ())
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        self.set_class(self.size.width < NARROW, "-narrow")
+        self.set_class(self.size.width >= WIDE, "-wide")
+
+    # ------------------------------------------------------------ what is shown
+
+    def _show_review(self, value: tuple[ReviewView, PatchIndex]) -> None:
+        self.review, self._index = value
+        review = self.review
+        self.row = review.row
+        self.query_one(FileList).set_files(review.diff.changes, review.checks)
+        self.query_one(Evidence).set_review(review)
+        self.query_one(DiffView).set_index(self._index, file=self._file(), note="no changes against the base")
+        self._entitle()
+        self._show_header()
+        self.show_footer()
+
+    def _file(self) -> int | None:
+        """The selected file's place in the patch."""
+        files = self.query_one(FileList)
+        return files.index if files.selected is not None and files.index < len(self._index.files) else None
+
+    def _show_header(self) -> None:
+        review = self.review
+        parts = line(("fleet › ", "quiet"), *runs(self.row.name, "title"), (" › review", "quiet"))
+        if review is None:
+            self.query_one(Header).show(parts)
+            return
+        parts = line(
+            *parts,
+            ("  snapshot ", "quiet"),
+            (review.snapshot.id[:10], "accent"),
+            ("  base ", "quiet"),
+            f"{visible(review.branch.removeprefix('refs/heads/')) or 'detached'}@{review.snapshot.base[:7]}",
+            ("  policy ", "quiet"),
+            review.policy_digest[:8],
+        )
+        self.query_one(Header).show(parts, verdict_line(review.checks))
+
+    def _entitle(self) -> None:
+        files = self.query_one(FileList)
+        total = len(files.rows)
+        files.border_title = files.rich_line(
+            line(f"Files {total}", (f" · {len(files.reviewed)} reviewed", "quiet") if files.reviewed else "")
+        )
+        diff = self.query_one(DiffView)
+        chosen = files.selected
+        name = runs(chosen.path, "title") if chosen is not None else line("Diff")
+        hunks = [hunk for hunk in self._index.hunks if hunk.file == files.index]
+        diff.border_title = diff.rich_line(name)
+        here = diff.hunk
+        number = next((n for n, hunk in enumerate(hunks, 1) if self._index.hunks.index(hunk) == here), 0)
+        sides = "side by side" if diff.sides else "unified"
+        where = f"hunk {number}/{len(hunks)}" if hunks else "no hunk"
+        diff.border_subtitle = diff.rich_line(line((f"{where} · {sides}", "quiet")))
+
+    def on_row_view_moved(self, event: RowView.Moved) -> None:
+        if isinstance(event.view, FileList):
+            self.query_one(DiffView).show_file(self._file())
+            self._entitle()
+            self.show_footer()
+
+    def on_row_view_chosen(self, event: RowView.Chosen) -> None:
+        self.query_one(DiffView).focus()
+
+    def on_diff_view_hunk_seen(self, event: DiffView.HunkSeen) -> None:
+        self._entitle()
+
+    # ------------------------------------------------------------ the person
+
+    def subject(self) -> BoxRow:
+        return self.row
+
+    def situation(self) -> Situation:
+        return Situation(
+            box=self.row,
+            review=self.review,
+            file=self.is_mounted and self.query_one(FileList).selected is not None,
+            busy=self.workbench.busy.get(self.row.key, ""),
+        )
+
+    def do_next_file(self) -> None:
+        self.query_one(FileList).action_move(1)
+
+    def do_last_file(self) -> None:
+        self.query_one(FileList).action_move(-1)
+
+    def do_next_hunk(self) -> None:
+        self.query_one(DiffView).step_hunk(1)
+
+    def do_last_hunk(self) -> None:
+        self.query_one(DiffView).step_hunk(-1)
+
+    def do_reviewed(self) -> None:
+        self.query_one(FileList).mark_reviewed()
+        self._entitle()
+
+    def do_sides(self) -> None:
+        view = self.query_one(DiffView)
+        view.set_split(not view.sides)
+        self._entitle()
+
+    def reopened(self, row: BoxRow) -> None:
+        super().reopened(row)
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.app.screen is self:
+            self.app.pop_screen()
+
+    def do_export(self) -> None:
+        review = self.review
+        if review is None:
+            return
+
+        def wished(wish: ExportWish | None) -> None:
+            if wish is not None:
+                self.ask(
+                    partial(self.workbench.engine.export, self.row.key, wish.out, wish.force),
+                    self._exported,
+                    doing="the result is being exported",
+                    key=self.row.key,
+                )
+
+        self.app.push_screen(ExportScreen(review, self.workbench.cwd), wished)
+
+    def _exported(self, outcome: ExportOutcome) -> None:
+        names = ", ".join(outcome.files)
+        self.notify(visible(f"{names} in {outcome.out}"), title="exported", markup=False, timeout=10)
+
+    def do_apply(self) -> None:
+        review = self.review
+        if review is None:
+            return
+
+        def answered(squash: bool | None) -> None:
+            if squash is not None:
+                self.ask(
+                    partial(
+                        self.workbench.engine.apply, self.row.key, squash=squash, expect=review.snapshot.id
+                    ),
+                    self._applied,
+                    doing="the result is being applied",
+                    key=self.row.key,
+                    failed=self._not_applied,
+                )
+
+        self.app.push_screen(ApplyScreen(review, len(self.query_one(FileList).reviewed)), answered)
+
+    def _applied(self, outcome: ApplyOutcome) -> None:
+        branch = outcome.branch.removeprefix("refs/heads/")
+        text = f"{branch} is now {outcome.new[:10]} ({outcome.mode})"
+        self.notify(visible(text), title="applied", markup=False, timeout=10)
+        self._leave()
+
+    def _not_applied(self, error: Exception) -> None:
+        self.workbench.show_error(error)
+        if isinstance(error, Busy):
+            self.notify("nothing was changed; O reopens the box", markup=False, severity="warning")

@@ -1,0 +1,276 @@
+"""The workbench: one Textual application over the engine. Screens are in :mod:`app.screens`.
+
+Nothing here blocks: engine calls run beside the loop (:mod:`app.workers`), frozen values come back as
+messages, and the handlers below are the only place that hands them on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path, PurePath
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import App
+from textual.binding import BindingType
+from textual.command import Provider
+from textual.theme import Theme
+
+from app.engine import EngineLike
+from app.palette import TablePalette
+from app.screens.base import WorkbenchScreen
+from app.screens.box import BoxScreen
+from app.screens.dialogs import ErrorScreen
+from app.screens.fleet import FleetScreen
+from app.screens.new_box import NewBoxScreen
+from app.screens.review import ReviewScreen
+from app.screens.tier_text import host_truth
+from app.screens.too_small import TooSmallScreen, too_small
+from app.workers.calls import call
+from app.workers.publisher import BoxesFailed, BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
+from backends.errors import Refused
+from backends.snapshots import BoxRow, BoxView, Claim
+from themes.palettes import DEFAULT, THEMES, WITHOUT_COLOR
+from widgets.ink import Line
+from widgets.patch import PatchIndex, index_patch
+from widgets.terminal import TerminalView
+from widgets.visible import visible
+
+STYLES = Path(__file__).resolve().parent.parent / "themes"
+KILLED = 128 + int(signal.SIGTERM)
+
+
+class Workbench(App[int], inherit_bindings=False):
+    """Owns the publisher and what was last published; every change goes through its handlers."""
+
+    TITLE = "cloche"
+    CSS_PATH: ClassVar[list[str | PurePath]] = [STYLES / "inks.tcss", STYLES / "screens.tcss"]
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {TablePalette}
+    BINDINGS: ClassVar[list[BindingType]] = []
+    ENABLE_COMMAND_PALETTE = True
+    NOTIFICATION_TIMEOUT = 4
+    ALLOW_SELECT = False
+
+    def __init__(
+        self,
+        engine: EngineLike,
+        *,
+        cwd: Path | None = None,
+        theme: str = "",
+        keymap: dict[str, str] | None = None,
+    ) -> None:
+        without_color = "NO_COLOR" in os.environ
+        chosen = WITHOUT_COLOR if without_color else theme or DEFAULT
+        # Before super().__init__: the filters for NO_COLOR are chosen there, by this theme.
+        self.set_reactive(App.theme, chosen if chosen in THEMES else DEFAULT)
+        super().__init__()
+        for known in THEMES.values():
+            self.register_theme(known)
+        self.engine = engine
+        self.cwd = cwd or Path.cwd()
+        self.keymap: dict[str, str] = dict(keymap or {})
+        self.everywhere = False
+        self.rows: tuple[BoxRow, ...] = ()
+        self.read = False  # whether the list of boxes was read yet
+        self.views: dict[str, BoxView] = {}  # the newest of each box that was asked for
+        self.busy: dict[str, str] = {}
+        self.claims: tuple[Claim, ...] | None = None
+        self.host_truth: Line = ()
+        self.place = ""
+        self.repository: str | None = None  # its key, None outside any
+        self.publisher = Publisher(engine, self.post_message)
+        self._wanted: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        self._without_color = without_color
+
+    def get_theme(self, theme_name: str) -> Theme | None:
+        return THEMES.get(theme_name) or super().get_theme(theme_name)
+
+    def get_default_screen(self) -> FleetScreen:
+        return FleetScreen()
+
+    # ------------------------------------------------------------ life
+
+    async def on_mount(self) -> None:
+        if self.keymap:
+            self.set_keymap(self.keymap)
+        if sys.platform != "win32" and self._driver is not None and not self.is_headless:
+            loop = self._loop
+            assert loop is not None
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                # A dropped connection, or someone who asks to end: the boxes go on, the terminal is restored.
+                loop.add_signal_handler(number, partial(self.exit, None, 128 + int(number)))
+        self.run_worker(self._locate(), exit_on_error=False)
+        self.run_worker(self._probe(), exit_on_error=False)
+        self.publisher.start()
+
+    def on_unmount(self) -> None:
+        self.publisher.stop()
+
+    async def _locate(self) -> None:
+        key = await call(lambda: self.engine.repository_key, "locate")
+        self.repository = key
+        self.everywhere = self.everywhere or key is None
+        self.place = (key or "").rpartition("-")[0] or str(self.cwd)
+        self.want(*self._wanted)
+        self._show_headers()
+
+    async def _probe(self) -> None:
+        self.claims = await call(self.engine.probe, "probe")
+        self.host_truth = host_truth(self.claims)
+        self._show_headers()
+        for screen in self.screen_stack:
+            if isinstance(screen, NewBoxScreen):
+                screen.claims_changed(self.claims)
+
+    def _show_headers(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, FleetScreen) and screen.is_mounted:
+                screen.show_header()
+
+    def _fatal_error(self) -> None:
+        """The end of the workbench by a fault of its own. Textual would print every local variable: policies,
+        environments, and what boxes printed. Only places and the error itself are printed."""
+        self.bell()
+        error = sys.exc_info()[1] or self._exception
+        text = Text("The workbench met a fault and ended. Boxes go on running.\n\n", "bold")
+        if error is not None:
+            for entry in traceback.extract_tb(error.__traceback__):
+                text.append(f"  {entry.filename}:{entry.lineno} in {entry.name}\n", "dim")
+            text.append(f"\n{type(error).__name__}: {visible(str(error))}\n")
+        self._exit_renderables.append(text)
+        self._close_messages_no_wait()
+
+    def panic(self, *renderables: object) -> None:
+        """Textual's other way to end by a fault, for errors that draw themselves: ours draws them."""
+        self._fatal_error()
+
+    # ------------------------------------------------------------ values in
+
+    def on_boxes_read(self, event: BoxesRead) -> None:
+        self.rows = event.rows
+        self.read = True
+        keys = {row.key for row in event.rows}
+        self.views = {key: view for key, view in self.views.items() if key in keys}
+        for screen in self._screens():
+            screen.boxes_changed(event.rows)
+
+    def on_boxes_failed(self, event: BoxesFailed) -> None:
+        self.show_error(event.error)
+
+    def on_box_read(self, event: BoxRead) -> None:
+        self.views[event.view.row.key] = event.view
+        for screen in self._screens():
+            screen.view_changed(event.view)
+
+    def on_box_failed(self, event: BoxFailed) -> None:
+        for screen in self._screens():
+            screen.box_failed(event.key, event.why)
+
+    def on_diff_read(self, event: DiffRead) -> None:
+        self.run_worker(self._index(event), exit_on_error=False, group=f"index {event.key}", exclusive=True)
+
+    async def _index(self, event: DiffRead) -> None:
+        paths = tuple(change.path for change in event.diff.changes)
+        patch: PatchIndex = await call(partial(index_patch, event.diff.patch, paths), "index")
+        for screen in self._screens():
+            screen.patch_changed(event.key, patch)
+
+    def _screens(self) -> list[WorkbenchScreen]:
+        return [
+            screen
+            for screen in self.screen_stack
+            if isinstance(screen, WorkbenchScreen) and screen.is_mounted
+        ]
+
+    # ------------------------------------------------------------ what screens ask for
+
+    def want(self, views: tuple[str, ...], diffs: tuple[str, ...]) -> None:
+        self._wanted = (views, diffs)
+        self.publisher.want(views, diffs, self.everywhere)
+
+    def toggle_everywhere(self) -> None:
+        if self.repository is None:
+            self.notify("not inside a repository: all boxes are shown", markup=False)
+            return
+        self.everywhere = not self.everywhere
+        self.want(*self._wanted)
+
+    def open_box(self, row: BoxRow, tab: str = "denials", with_shell: bool = False) -> None:
+        self.push_screen(BoxScreen(row, tab, with_shell))
+
+    def open_review(self, row: BoxRow) -> None:
+        self.push_screen(ReviewScreen(row))
+
+    def new_box(self) -> None:
+        def made(row: BoxRow | None) -> None:
+            if row is not None:
+                self.publisher.refresh()
+                self.open_box(row)
+
+        self.push_screen(NewBoxScreen(), made)
+
+    def show_error(self, error: Exception) -> None:
+        if isinstance(self.screen, ErrorScreen) and str(self.screen.error) == str(error):
+            return
+        self.push_screen(ErrorScreen(error))
+
+    def next_theme(self) -> None:
+        if self._without_color:
+            self.notify("NO_COLOR is set: the terminal's own colours are kept", markup=False)
+            return
+        names = list(THEMES)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)] if self.theme in names else DEFAULT
+
+    # ------------------------------------------------------------ terminal
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        small = too_small(*self.size)
+        there = any(isinstance(screen, TooSmallScreen) for screen in self.screen_stack)
+        if small and not there:
+            self.push_screen(TooSmallScreen())
+        elif not small and isinstance(self.screen, TooSmallScreen):
+            self.pop_screen()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A terminal that takes the keys takes all of them, the palette's too."""
+        if action == "command_palette":
+            focused = self.focused
+            if isinstance(focused, TerminalView) and focused.takes_keys:
+                return False
+        return super().check_action(action, parameters)
+
+
+def refuse_terminal(term: str, interactive: bool) -> None:
+    """Raises ``Refused`` where no screen can be drawn."""
+    if not interactive:
+        raise Refused(
+            "the workbench cannot open",
+            "standard input or output is not a terminal",
+            "run cloche in a terminal, or use cloche ls and cloche watch BOX",
+            code="no-terminal",
+        )
+    if term in ("", "dumb", "unknown"):
+        raise Refused(
+            "the workbench cannot open",
+            f"TERM={term or 'unset'}: this terminal cannot place text on a screen",
+            "use a terminal that can, or cloche ls and cloche watch BOX",
+            code="dumb-terminal",
+        )
+
+
+def run(cwd: Path | None = None, *, theme: str = "", keymap: dict[str, str] | None = None) -> int:
+    """Opens the workbench on the boxes of ``cwd``'s repository, of all outside any; its exit code."""
+    refuse_terminal(os.environ.get("TERM", ""), sys.stdin.isatty() and sys.stderr.isatty())
+    from backends.engine import Engine
+
+    application = Workbench(Engine(cwd), cwd=cwd, theme=theme, keymap=keymap)
+    application.run()
+    return application.return_code or 0

@@ -1,0 +1,203 @@
+"""The one publisher: asks the engine for what is on screen, twice a second, and posts what changed.
+
+Each box is asked on a thread of its own and never twice at once, so a keeper that does not answer delays its
+own pane and nothing else. Values are frozen; only handlers on the UI loop change what is shown.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+
+from textual.message import Message
+
+from app.engine import EngineLike
+from backends.errors import ClocheError
+from backends.snapshots import BoxRow, BoxView, Diff
+
+PERIOD = 0.5
+"""Seconds between two rounds."""
+
+PATIENCE = 1.5
+"""Seconds after which a box that has not answered is said not to answer."""
+
+DIFF_PERIOD = 3.0
+"""Seconds between two readings of a box's tree: a reading walks the tree, so it is not for every round."""
+
+
+class BoxesRead(Message):
+    """The list of boxes, changed since the list before."""
+
+    def __init__(self, rows: tuple[BoxRow, ...]) -> None:
+        super().__init__()
+        self.rows = rows
+
+
+class BoxesFailed(Message):
+    """The list could not be read."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+
+class BoxRead(Message):
+    """One box's view, changed since the view before."""
+
+    def __init__(self, view: BoxView) -> None:
+        super().__init__()
+        self.view = view
+
+
+class BoxFailed(Message):
+    """One box could not be asked; ``why`` is a sentence for its pane."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__()
+        self.key = key
+        self.why = why
+
+
+class DiffRead(Message):
+    """What one box changed so far."""
+
+    def __init__(self, key: str, diff: Diff) -> None:
+        super().__init__()
+        self.key = key
+        self.diff = diff
+
+
+Post = Callable[[Message], object]
+
+
+class _Asked:
+    """One question in flight."""
+
+    def __init__(self) -> None:
+        self.since = time.monotonic()
+        self.told = False
+
+
+class Publisher:
+    """Runs on its own thread from :meth:`start` to :meth:`stop`; ``post`` must be safe to call from there."""
+
+    def __init__(self, engine: EngineLike, post: Post) -> None:
+        self._engine = engine
+        self._post = post
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._views: tuple[str, ...] = ()
+        self._diffs: tuple[str, ...] = ()
+        self._everywhere = False
+        self._asked: dict[tuple[str, str], _Asked] = {}
+        self._posted: dict[tuple[str, str], object] = {}
+        self._diffed: dict[str, float] = {}
+        self._thread: threading.Thread | None = None
+
+    # ------------------------------------------------------------ from the UI loop
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        self._wake.set()
+
+    def want(self, views: tuple[str, ...], diffs: tuple[str, ...], everywhere: bool) -> None:
+        """Sets what is on screen: boxes whose view, and whose diff, somebody looks at."""
+        with self._lock:
+            changed = (views, diffs, everywhere) != (self._views, self._diffs, self._everywhere)
+            for key in set(diffs) - set(self._diffs):  # whoever asks anew has not seen it
+                self._posted.pop(("diff", key), None)
+                self._diffed.pop(key, None)
+            self._views, self._diffs, self._everywhere = views, diffs, everywhere
+        if changed:
+            self._wake.set()
+
+    def refresh(self, key: str = "") -> None:
+        """Asks at once, and posts even what did not change: something was just done to ``key``, or to all."""
+        with self._lock:
+            for known in [known for known in self._posted if not key or known[1] in ("", key)]:
+                del self._posted[known]
+            if key:
+                self._diffed.pop(key, None)
+        self._wake.set()
+
+    # ------------------------------------------------------------ on threads
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            with self._lock:
+                views, diffs, everywhere = self._views, self._diffs, self._everywhere
+            self._ask("list", "", partial(self._list, everywhere))
+            for key in views:
+                self._ask("view", key, partial(self._view, key))
+            now = time.monotonic()
+            for key in diffs:
+                if now - self._diffed.get(key, -DIFF_PERIOD) >= DIFF_PERIOD:
+                    self._ask("diff", key, partial(self._diff, key))
+            self._wake.wait(PERIOD)
+            self._wake.clear()
+
+    def _ask(self, kind: str, key: str, work: Callable[[], None]) -> None:
+        with self._lock:
+            asked = self._asked.get((kind, key))
+            if asked is None:
+                self._asked[kind, key] = _Asked()
+        if asked is None:
+            threading.Thread(
+                target=self._answer, args=(kind, key, work), name=f"{kind} {key}", daemon=True
+            ).start()
+        elif kind == "view" and not asked.told and time.monotonic() - asked.since > PATIENCE:
+            asked.told = True
+            self._posted.pop((kind, key), None)
+            self._send(BoxFailed(key, "the keeper has not answered yet; still asking"))
+
+    def _answer(self, kind: str, key: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except ClocheError as error:
+            self._failed(kind, key, error, f"{error.what}: {error.why}")
+        except Exception as error:  # noqa: BLE001 (one question failed: its pane says so, the others go on)
+            self._failed(kind, key, error, f"{type(error).__name__}: {error}")
+        finally:
+            with self._lock:
+                self._asked.pop((kind, key), None)
+
+    def _failed(self, kind: str, key: str, error: Exception, why: str) -> None:
+        if kind == "list":
+            self._changed("list", "", why, BoxesFailed(error))
+        elif kind == "view":
+            self._changed("view", key, why, BoxFailed(key, why))
+        else:
+            self._diffed[key] = time.monotonic()
+            self._changed("diff", key, why, BoxFailed(key, why))
+
+    def _list(self, everywhere: bool) -> None:
+        rows = self._engine.boxes(everywhere)
+        self._changed("list", "", rows, BoxesRead(rows))
+
+    def _view(self, key: str) -> None:
+        view = self._engine.view(key)
+        self._changed("view", key, view, BoxRead(view))
+
+    def _diff(self, key: str) -> None:
+        diff = self._engine.snapshot_diff(key)
+        self._diffed[key] = time.monotonic()
+        self._changed("diff", key, (diff.base, diff.tree, diff.skipped), DiffRead(key, diff))
+
+    def _changed(self, kind: str, key: str, value: object, message: Message) -> None:
+        with self._lock:
+            same = (kind, key) in self._posted and self._posted[kind, key] == value
+            if not same:
+                self._posted[kind, key] = value
+        if not same:
+            self._send(message)
+
+    def _send(self, message: Message) -> None:
+        if not self._over.is_set():
+            self._post(message)

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -71,5 +72,5 @@ while time.monotonic() < end:
     say("still watching; running the tests again")
     tests()
     time.sleep(min(4, options.stay))
-watcher.terminate()
+os.killpg(watcher.pid, signal.SIGTERM)
 say("done: the development server is left running")

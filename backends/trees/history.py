@@ -37,24 +37,29 @@ class Branch(NamedTuple):
 class _Command(gitpython.Git):
     """GitPython's ``git``, started as :class:`backends.trees.git.Git` would start it."""
 
+    place: str  # the git directory; GitPython itself hands its commands the work tree
+
+    def __init__(self, working_dir: Any = None) -> None:
+        super().__init__(self.place)
+
     def execute(self, command: Any, *args: Any, **kwargs: Any) -> Any:
-        ours = Git(Path(str(self._working_dir)))
+        ours = Git(Path(self.place))
         variables = [f"{name}={value}" for name, value in ours.environment().items()]
         kwargs["shell"] = False
         return super().execute([ENV, "-i", *variables, *ours.command(list(command)[1:])], *args, **kwargs)
 
 
-class _Repository(gitpython.Repo):
-    GitCommandWrapperType = _Command
-
-    def __init__(self, origin: Source) -> None:
-        super().__init__(origin.common_dir, search_parent_directories=False, expand_vars=False)
-        self.git = _Command(origin.common_dir)
+def _open(origin: Source) -> gitpython.Repo:
+    command = type("Command", (_Command,), {"place": origin.common_dir})
+    repository: type[gitpython.Repo] = type(
+        "Repository", (gitpython.Repo,), {"GitCommandWrapperType": command}
+    )
+    return repository(origin.common_dir, search_parent_directories=False, expand_vars=False)
 
 
 def branches(origin: Source) -> tuple[Branch, ...]:
     """Local branches, the latest commit first; those of boxes are left out."""
-    with _Repository(origin) as repository:
+    with _open(origin) as repository:
         rows = [Branch(head.path, _commit(head.commit)) for head in repository.heads]
     own = [row for row in rows if not row.ref.startswith("refs/heads/cloche/")]
     return tuple(sorted(own, key=lambda row: row.commit.time, reverse=True))
@@ -62,7 +67,7 @@ def branches(origin: Source) -> tuple[Branch, ...]:
 
 def commits(origin: Source, ref: str, limit: int = 50) -> tuple[Commit, ...]:
     """The latest commits that ``ref`` reaches."""
-    with _Repository(origin) as repository:
+    with _open(origin) as repository:
         return tuple(_commit(found) for found in repository.iter_commits(ref, max_count=limit))
 
 

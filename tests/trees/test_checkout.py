@@ -41,9 +41,9 @@ def tree_of(repo: Path) -> tuple[Git, str]:
     return Git(repo / ".git"), git(repo, "rev-parse", "HEAD^{tree}")
 
 
-def written(repo: Path, dest: Path, **more: tuple[int, int]) -> list[checkout.Written]:
+def written(repo: Path, dest: Path, owner: tuple[int, int] | None = None) -> list[checkout.Written]:
     dest.mkdir()
-    return checkout.checkout(*tree_of(repo), dest, **more)
+    return checkout.checkout(*tree_of(repo), dest, owner=owner)
 
 
 def test_every_byte_comes_back(tmp_path: Path) -> None:

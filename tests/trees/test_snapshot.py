@@ -66,13 +66,13 @@ def test_the_tree_is_what_git_itself_would_make_of_the_files(box: Box) -> None:
 
 
 def test_every_byte_and_name_comes_through(box: Box) -> None:
-    for name, content in BYTES.items():
-        put(box, name.encode(), content)
+    for text, content in BYTES.items():
+        put(box, text.encode(), content)
     for name in NAMES:
         put(box, b"names/" + name, name)
     taken = box.snapshot()
-    for name, content in BYTES.items():
-        assert box.blob(taken.tree, name) == content, name
+    for text, content in BYTES.items():
+        assert box.blob(taken.tree, text) == content, text
     names = [path.removeprefix(b"names/") for path in box.names(taken.tree) if path.startswith(b"names/")]
     assert names == sorted(NAMES)
 
@@ -248,7 +248,7 @@ def test_a_submodule_stays_at_its_commit(tmp_path: Path, make_box: MakeBox) -> N
         (lambda box: sparse(box, 20 << 30), {}, "file-too-large", "huge"),
         (lambda box: put(box, b"big", b"x" * 2000), {"file_size": 1000}, "file-too-large", "big"),
         (lambda box: put(box, b"big", b"x" * 2000), {"total_size": 1000}, "tree-too-large", "big"),
-        (lambda box: [put(box, b"m/%d" % n) for n in range(30)], {"entries": 25}, "too-many-entries", "m/"),
+        (lambda box: put_many(box, 30), {"entries": 25}, "too-many-entries", "m/"),
         (lambda box: put(box, b"d/" * 12 + b"f"), {"depth": 10}, "too-deep", "d/d/d"),
         (lambda box: put(box, b"src/x"), {"seconds": 0.0}, "too-slow", ""),
     ],
@@ -262,6 +262,11 @@ def test_every_limit_refuses_naming_the_path(
     assert error.value.code == code
     assert error.value.why.startswith(path)
     assert leftovers(box) == []
+
+
+def put_many(box: Box, count: int) -> None:
+    for number in range(count):
+        put(box, b"m/%d" % number)
 
 
 def sparse(box: Box, size: int) -> None:
@@ -296,8 +301,7 @@ def test_a_large_file_is_streamed_whole(box: Box) -> None:
 
 
 def test_two_snapshots_at_once_take_turns(box: Box) -> None:
-    for number in range(200):
-        put(box, b"m/%d" % number)
+    put_many(box, 200)
     trees: list[str] = []
     threads = [threading.Thread(target=lambda: trees.append(box.snapshot().tree)) for _ in range(4)]
     for thread in threads:

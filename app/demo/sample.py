@@ -80,6 +80,10 @@ def remove(place: Path) -> bool:
             code="demo-folder",
         )
     shutil.rmtree(place)
+    for folder in (place.parent, place.parent.parent):
+        if any(folder.iterdir()):
+            break
+        folder.rmdir()
     return True
 
 

@@ -89,9 +89,9 @@ def test_a_link_in_its_place_is_not_followed(place: Path, home: Home) -> None:
     assert (moved / "README.md").is_file()
 
 
-def test_removal_leaves_nothing_of_it(place: Path) -> None:
+def test_removal_leaves_nothing_of_it(place: Path, home: Home) -> None:
     assert sample.remove(place) is True
-    assert not place.exists()
+    assert list((home.root / "d").iterdir()) == []
     assert sample.remove(place) is False
 
 

@@ -20,7 +20,8 @@ def run(text: bool, as_json: bool) -> int:
     sample.make(folder)
     absent = {part: why for part in cast.parts() if (why := cast.absent(part))}
     played = [part for part in cast.parts() if part not in absent]
-    if not as_json and (text or not (sys.stdin.isatty() and sys.stdout.isatty())):
+    terminal = all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+    if not as_json and (text or not terminal):
         return story.tell(folder, played, list(absent.values()))
     for why in absent.values():
         sys.stderr.write(why + "\n")

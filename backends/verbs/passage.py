@@ -130,6 +130,11 @@ def settle(held: Held) -> None:
     held.record("keeper-lost", {"keeper": list(live.keeper or ()), "init_followed": followed})
     import json
 
+    from backends.kernel import cgroups
+
+    # At tier workspace the agent can write live.json: nothing but an empty control group is ever removed.
+    named = (str(folder) for folder in live.facts.get("cgroups", ()))
+    cgroups.remove(tuple(one for one in named if one.startswith("/sys/fs/cgroup/") and "/.." not in one))
     facts = {**live.facts, "ended": time.time()}
     write_atomically(paths.live, json.dumps(facts, sort_keys=True).encode())
     if held.manifest.state == RUNNING:

@@ -19,6 +19,7 @@ from backends.verbs import passage
 
 _Subject = TypeVar("_Subject")
 
+STOP_LIMIT = 3.0  # seconds that a keeper gets to end its box before it is taken to hang
 CREATING = "creating.json"  # the manifest of a box that is being made; renamed to manifest.json at the end
 REMOVING = ".removing-"  # prefix of a folder that is being deleted; no box can have such a name
 
@@ -31,7 +32,7 @@ def end_live(paths: BoxPaths) -> None:
     from backends.keeper import client
 
     try:
-        with client.connect(paths) as keeper:
+        with client.connect(paths, timeout=STOP_LIMIT) as keeper:
             keeper.call("stop")
         liveness.wait_gone(live.keeper, 2.0)
     except ClocheError:

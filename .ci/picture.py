@@ -28,7 +28,9 @@ async def draw(seconds: float) -> str:
     app = Workbench()
     async with app.run_test(size=SIZE) as pilot:
         await asyncio.sleep(seconds)
-        await pilot.pause()
+        for presses in (2, 2):  # past the panes' diffs, which are read when they are first shown, and back
+            await pilot.press(*"c" * presses)
+            await asyncio.sleep(2.0)
         return app.export_screenshot(title="cloche")
 
 

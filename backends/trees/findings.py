@@ -43,7 +43,7 @@ KEY = re.compile(rb"^([A-Za-z][A-Za-z0-9-]*)\s*(?:=\s*(.*))?$")
 def find(paths: BoxPaths) -> tuple[Finding, ...]:
     """Hostile configuration keys, hooks and redirected objects in a box's private repository.
 
-    Paths of the findings are relative to the box's root. Empty when the box has no private repository.
+    Paths of the findings begin with ``.git``, as inside. Empty when the box has no private repository.
     """
     found: list[Finding] = []
     try:
@@ -51,15 +51,15 @@ def find(paths: BoxPaths) -> tuple[Finding, ...]:
     except (FileNotFoundError, NotADirectoryError):
         return ()
     except OSError as error:
-        return (Finding("unreadable", b"repo", f"the box's repository cannot be read: {error.strerror}"),)
+        return (Finding("odd-file", b".git", f"the box's repository cannot be read: {error.strerror}"),)
     try:
-        _repository(root, b"repo", found)
+        _repository(root, b".git", found)
         for folder in (b"modules", b"worktrees"):
-            _below(root, folder, b"repo/" + folder, found)
+            _below(root, folder, b".git/" + folder, found)
     finally:
         os.close(root)
     if len(found) > MOST:
-        found[MOST:] = [Finding("more", b"repo", f"{len(found) - MOST} further findings are not listed")]
+        found[MOST:] = [Finding("more", b".git", f"{len(found) - MOST} further findings are not listed")]
     return tuple(found)
 
 

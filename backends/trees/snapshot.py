@@ -16,7 +16,7 @@ from typing import Any
 from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError, Refused
 from backends.snapshots import DiffStat
-from backends.trees import quarantine
+from backends.trees import findings, quarantine
 from backends.trees.git import Output, failure
 from backends.trees.values import Finding, Limits, TreeSnapshot
 
@@ -30,17 +30,20 @@ def snapshot(
 ) -> TreeSnapshot:
     """Read the tree of a box and return it as a tree object of its quarantine, compared with ``base_tree``.
 
+    What stands out in the tree, and in the box's own repository (:mod:`backends.trees.findings`), is told.
+
     ``Refused`` when a limit is met or the tree cannot be read whole, naming the path. ``confine=False``
     reads also where the kernel has neither Landlock nor seccomp, for the tier that confines nothing.
     """
     limits = limits or Limits()
     with quarantine.locked(paths):
         tree, report = _read(paths, base_tree, limits, confine)
+    found = [Finding(kind, _path(path), words) for kind, path, words in report["findings"]]
     return TreeSnapshot(
         tree=tree,
         stat=stat(paths, base_tree, tree),
         skipped=tuple((_path(path), why) for path, why in report["skipped"]),
-        findings=tuple(Finding(kind, _path(path), words) for kind, path, words in report["findings"]),
+        findings=(*found, *findings.find(paths)),
         ignored=report["ignored"],
         unlisted=report["unlisted"],
         read=report["read"],

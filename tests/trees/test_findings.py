@@ -39,6 +39,7 @@ def test_hostile_keys_are_told_and_nothing_of_them_runs(box: Box, tmp_path: Path
     (box.tree / "README.md").write_text("changed\n")
     assert {text.lower() for kind, text in told(box) if kind == "git-config"} == {key.lower() for key in keys}
     taken = box.snapshot()
+    assert {one.path for one in taken.findings} == {b".git/config"}
     diff.diff(box.paths, box.base.commit, box.base.tree, taken.tree)
     assert not marker.exists()
 
@@ -55,9 +56,9 @@ def test_hooks_attributes_and_other_repositories_are_told(box: Box) -> None:
     (repo / "modules" / "sub" / "config").write_text("[core]\n\tfsmonitor = evil\n")
     found = {(one.kind, one.path) for one in findings.find(box.paths)}
     assert found == {
-        ("hook", b"repo/hooks/pre-commit"),
-        ("git-attributes", b"repo/info/attributes"),
-        ("git-config", b"repo/modules/sub/config"),
+        ("hook", b".git/hooks/pre-commit"),
+        ("git-attributes", b".git/info/attributes"),
+        ("git-config", b".git/modules/sub/config"),
     }
 
 
@@ -69,9 +70,9 @@ def test_links_and_pipes_in_the_place_of_files_are_told_and_not_followed(box: Bo
     os.symlink(tmp_path, box.paths.repo / "hooks")
     found = findings.find(box.paths)
     assert {(one.kind, one.path) for one in found} == {
-        ("odd-file", b"repo/config"),
-        ("odd-file", b"repo/config.worktree"),
-        ("hook", b"repo/hooks"),
+        ("odd-file", b".git/config"),
+        ("odd-file", b".git/config.worktree"),
+        ("hook", b".git/hooks"),
     }
     assert not any("of-the-host" in one.text for one in found)
 

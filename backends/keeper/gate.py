@@ -21,7 +21,7 @@ from backends.keeper.inside import Host, Inside
 from backends.keeper.log import Log
 from backends.keeper.loop import GONE, READ, Loop
 from backends.keeper.network import NAME_CACHE, Network
-from backends.keeper.reach import EXEC, WRITE, Reach, normal
+from backends.keeper.reach import EXEC, WRITE, Reach, Verdict, normal
 from backends.keeper.reach import READ as LOOK
 from backends.kernel import notify, seccomp
 from backends.kernel.notify import Memory, Notification
@@ -96,10 +96,12 @@ class Gate:
         if pid in self._first:
             self._first.discard(pid)
             return
-        try:
-            path = os.readlink(f"/proc/{pid}/exe")
-        except OSError:
-            path = argv[0]  # it has ended already
+        path = argv[0]
+        if "/" not in path:
+            try:
+                path = os.readlink(f"/proc/{pid}/exe")
+            except OSError:
+                self._log.note("a session's program ended before its path could be read")
         self._write_exec(Caller(pid, parent, 0, "", ""), path, argv)
 
     def _root(self, note: Notification) -> Inside | None:
@@ -206,16 +208,24 @@ class Gate:
         inside = self._root(note) if verdict.own else None
         if inside is not None:
             target = inside.target(path)
-            masked = self._reach.masked_in_home(path)
-            if masked and target == path and inside.resolve(path) is None:
-                self._refused(note, want, b"~" + path[len(self._reach.home) :], f"fs.deny = {masked}")
-                return
             if target == path:
+                self._absent(note, path, want, verdict, inside)
                 return
             path, verdict = target, self._reach.judge(normal(target), want)
         if verdict.allowed:
             return
         if want == WRITE or self._host.may_have(path):
+            self._refused(note, want, path, verdict.rule)
+
+    def _absent(self, note: Notification, path: bytes, want: str, verdict: Verdict, inside: Inside) -> None:
+        """A look into a place of the box's own that means one of the host's, which is not there."""
+        assert self._reach is not None
+        masked = self._reach.masked_in_home(path)
+        if want == WRITE or not (masked or verdict.covers) or inside.resolve(path) is not None:
+            return
+        if masked:
+            self._refused(note, want, b"~" + path[len(self._reach.home) :], f"fs.deny = {masked}")
+        elif self._host.has(path):
             self._refused(note, want, path, verdict.rule)
 
     def _refused(self, note: Notification, want: str, path: bytes, rule: str) -> None:

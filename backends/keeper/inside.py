@@ -115,6 +115,10 @@ class Host:
         """
         if any(path == home or path.startswith(home + b"/") for home in self._homes):
             return True
+        return self.has(path)
+
+    def has(self, path: bytes) -> bool:
+        """Whether the host has something at ``path``, or it cannot be told."""
         if any(path == point or path.startswith(point + b"/") for point in self._remote):
             return True
         try:

@@ -34,18 +34,13 @@ class Network:
         if self._mode != "deny" or not address.text:
             return None
         rule = "net.mode = deny"
+        host = f"[{address.text}]" if ":" in address.text else address.text
         if address.port == DNS_PORT:
-            return Refusal("dns", f"name lookup at {address.text}", rule, LANE, BY_NAMESPACE)
+            # Also on loopback, where a library without a configured name server asks for one.
+            return Refusal("net", f"{host}:{DNS_PORT} (name server)", rule, LANE, BY_NAMESPACE)
         if _own(address.text):
             return None
-        host = f"[{address.text}]" if ":" in address.text else address.text
         return Refusal("net", f"{host}:{address.port}", rule, LANE, BY_NAMESPACE)
-
-    def path(self, path: bytes) -> Refusal | None:
-        """The row of the name cache's socket, which does not exist inside."""
-        if path not in NAME_CACHE:
-            return None
-        return Refusal("socket", "unix:/run/nscd/socket", "name cache, asked by every lookup", LANE, "mounts")
 
     def abstract(self, name: str) -> Refusal | None:
         """A host's abstract socket; with a network of its own the box has other ones of the same names."""

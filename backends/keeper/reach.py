@@ -29,11 +29,15 @@ _PROCESS = (b"self", b"thread-self")
 
 
 class Verdict(NamedTuple):
-    """``rule`` is the policy's word that decided; ``own`` is set for places that only the box writes."""
+    """``rule`` is the policy's word that decided.
+
+    ``own`` is set for places that only the box writes, ``covers`` where such a place hides one of the host's.
+    """
 
     allowed: bool
     rule: str
     own: bool = False
+    covers: bool = False
 
 
 class Reach:
@@ -55,12 +59,12 @@ class Reach:
     def judge(self, path: bytes, want: str) -> Verdict:
         """Whether ``path`` (absolute, normal) may be read, written or executed."""
         prefixes = [path, *_parents(path)]
+        masked = next((self._deny[prefix] for prefix in prefixes if prefix in self._deny), None)
         if any(prefix in self._own for prefix in prefixes):
-            granted = any(prefix in self._write for prefix in prefixes)
-            return Verdict(True, "fs.write" if granted else "own", own=True)
-        for prefix in prefixes:
-            if prefix in self._deny:
-                return Verdict(False, f"fs.deny = {self._deny[prefix]}")
+            rule = "fs.read" if masked is None else f"fs.deny = {masked}"
+            return Verdict(True, rule, own=True, covers=any(prefix in _OWN for prefix in prefixes))
+        if masked is not None:
+            return Verdict(False, f"fs.deny = {masked}")
         if any(prefix in self._write for prefix in prefixes):
             return Verdict(True, "fs.write")
         if want != WRITE and any(prefix in self._read for prefix in prefixes):

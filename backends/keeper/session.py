@@ -12,6 +12,7 @@ from backends.keeper.loop import Loop, Timer
 from backends.keeper.relay import InPump, OutPump
 from backends.keeper.ring import Ring
 from backends.keeper.terminal import Terminal
+from backends.kernel import procfs
 from backends.snapshots import ProcessId
 
 OUTPUT_BYTES = 64 * 1024  # kept of a running session's pipes
@@ -75,6 +76,7 @@ class Session:
         self.terminal: Terminal | None = None
         self.input: InPump | None = None
         self.pumps: list[OutPump] = []
+        self.born = int(time.clock_gettime(time.CLOCK_BOOTTIME) * procfs.TICKS)  # as a process's start time
         self._began = time.monotonic()
         self._last_data = 0.0
         self._exited = 0.0

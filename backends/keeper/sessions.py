@@ -342,7 +342,14 @@ class Sessions:
 
         def choose(seen: Census) -> list[Process]:
             owners = self.members.update(seen)
-            return [seen.processes[pid] for pid, at in owners.items() if at in (session.id, None)]
+            # A session that is just starting has a process that carries no mark yet.
+            starting = min((one.born for one in self.live if one.state == "starting"), default=None)
+            return [
+                seen.processes[pid]
+                for pid, at in owners.items()
+                if at == session.id
+                or (at is None and (starting is None or seen.processes[pid].start < starting))
+            ]
 
         def done(clean: bool) -> None:
             if not clean:

@@ -114,7 +114,7 @@ def test_signals_reach_the_whole_process_group(keeper: KeeperClient) -> None:
     keeper.call("signal", session=running.session, signal=int(signal.SIGTERM))
     ran = running.finish()
     assert (ran.exit, ran.out) == (5, b"caught\n")
-    assert keeper.call("stat")["processes"] == 0
+    wait_until(lambda: keeper.call("stat")["processes"] == 0, "its child got the signal too")
 
 
 def test_a_session_that_ended_cannot_be_signalled(keeper: KeeperClient) -> None:

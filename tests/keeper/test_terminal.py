@@ -90,7 +90,8 @@ def test_a_viewer_that_never_reads_is_dropped_and_the_box_goes_on(keeper: Keeper
 
 
 def _viewers(keeper: KeeperClient, session: int) -> int:
-    return next(one["viewers"] for one in keeper.call("sessions")["sessions"] if one["id"] == session)
+    rows = keeper.call("sessions")["sessions"]
+    return int(next(one["viewers"] for one in rows if one["id"] == session))
 
 
 def test_flood_from_a_terminal_arrives_whole_at_a_viewer_that_reads(keeper: KeeperClient) -> None:

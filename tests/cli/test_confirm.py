@@ -1,0 +1,57 @@
+"""Applying on a terminal: the person is told branch, commit, snapshot and policy, and says yes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests import support
+from tests.cli.screen import Screen
+from tests.support import Done
+
+pytestmark = pytest.mark.flow
+Cli = Callable[..., Done]
+
+
+@pytest.fixture
+def snapshot(cli: Cli) -> str:
+    assert cli("new", "b").code == 0
+    assert (
+        cli(
+            "run",
+            "b",
+            "--",
+            "sh",
+            "-c",
+            "echo x > x; mkdir -p .github/workflows; echo y > .github/workflows/a.yml",
+        ).code
+        == 0
+    )
+    return str(json.loads(cli("propose", "b", "--json").out)["snapshot"]["id"])
+
+
+def test_yes_applies_what_was_named(snapshot: str, repo: Path, cli: Cli) -> None:
+    tip = support.git(repo, "rev-parse", "main")
+    with Screen(repo, "apply", "b", cols=200) as screen:
+        text = screen.until(b"type yes to apply: ").decode()
+        assert "branch main" in text and tip[:12] in text and snapshot in text
+        assert "policy" in text and ".github/workflows/a.yml" in text, "what the gate flags is said before"
+        screen.type(b"yes\n")
+        assert screen.wait() == 0
+    assert support.git(repo, "rev-parse", "main^{tree}") == snapshot
+    records = json.loads(cli("log", "b", "--json").out)["records"]
+    applied = next(r["data"] for r in records if r["kind"] == "apply")
+    assert applied["scripted"] is False
+
+
+@pytest.mark.parametrize("answer", [b"no\n", b"\n", b"y\n", b"\x04"])
+def test_anything_else_applies_nothing(snapshot: str, repo: Path, answer: bytes) -> None:
+    tip = support.git(repo, "rev-parse", "main")
+    with Screen(repo, "apply", "b") as screen:
+        screen.until(b"type yes to apply: ")
+        screen.type(answer)
+        assert screen.wait() == 3
+    assert support.git(repo, "rev-parse", "main") == tip

@@ -32,6 +32,11 @@ def folder() -> Path:
     return root / "cloche" / "demo" / "greenhouse"
 
 
+def result(place: Path) -> Path:
+    """Where the story exports to, beside the sample repository."""
+    return place.parent / "result"
+
+
 def is_ours(place: Path) -> bool:
     """Whether ``place`` is a sample repository that we made."""
     return (place / ".git" / MARK).is_file()
@@ -80,6 +85,8 @@ def remove(place: Path) -> bool:
             code="demo-folder",
         )
     shutil.rmtree(place)
+    if (result(place) / "receipt.json").is_file():
+        shutil.rmtree(result(place))
     for folder in (place.parent, place.parent.parent):
         if any(folder.iterdir()):
             break

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.demo import cast
+from app.demo import cast, sample
 from app.demo.command import call, typed
 
 
@@ -37,15 +36,13 @@ def play(folder: Path, number: int, part: cast.Part) -> list[int]:
     ]
     if not part.proposes:
         return [*codes, show(folder, "stop", part.box)]
-    with tempfile.TemporaryDirectory(prefix="cloche-demo-") as scratch:
-        out = str(Path(scratch) / part.box)
-        codes.append(show(folder, "propose", part.box, "--stop"))
-        codes.append(show(folder, "export", part.box, "--out", out))
-        codes.append(show(folder, "verify", out))
-        report = Path(out) / "report.md"
-        if report.is_file():
-            say(f"$ cat {report}")
-            say(report.read_text("utf-8", "replace"))
+    out = sample.result(folder)
+    codes.append(show(folder, "propose", part.box, "--stop"))
+    codes.append(show(folder, "export", part.box, "--out", str(out)))
+    codes.append(show(folder, "verify", str(out)))
+    report = (out / "report.md").read_text("utf-8", "replace") if out.is_dir() else ""
+    say(report.partition("\n## Policy")[0])
+    say(f"({out}/report.md goes on with the policy and with how to apply the patch)")
     return codes
 
 

@@ -46,7 +46,7 @@ def test_the_story_shows_trees_refusals_and_diffs_and_then_goes_away(story: Done
 
     removed = run(cloche_argv("demo", "--remove", "--json"), cwd=home.root)
     assert json.loads(removed.out)["removed"] is True
-    assert not sample.folder().exists()
+    assert list((home.root / "d").iterdir()) == []
     assert list(live_records(home.state)) == []
     assert list(home.state.glob("cloche/*/*/manifest.json")) == []
 

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from backends.evidence.journal import Anchor
-from backends.evidence.tally import project
 from backends.snapshots import CheckRow, JournalRecord, ReviewView, SessionRow, Tally
 
 VERSION = 1
@@ -28,6 +27,14 @@ class ProgramRow(NamedTuple):
     first: float
 
 
+class Span(NamedTuple):
+    """The part of the journal that one session lies in, by record numbers; ``last`` is 0 while it runs."""
+
+    first: int
+    last: int
+    head: str  # hash of the last record, "" while it runs
+
+
 class Activity(NamedTuple):
     """What a box's processes did as far as the journal saw it."""
 
@@ -35,12 +42,14 @@ class Activity(NamedTuple):
     executed: int  # all starts, those of programs without a row included
     others: int  # starts of programs without a row
     lost: tuple[tuple[str, int], ...]  # what could not be written down, by name, with its number
+    spans: Mapping[int, Span]  # by session
 
 
 def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Activity:
     """The activity that a journal shows."""
     programs: dict[tuple[str, tuple[str, ...]], ProgramRow] = {}
     lost: dict[str, int] = {}
+    spans: dict[int, Span] = {}
     executed = others = 0
     for record in records:
         data = record.data
@@ -60,7 +69,13 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
             count = data.get("count", 1)
             what = str(data.get("what", "")) if record.kind == "lost" else f"journal lines ({record.kind})"
             lost[what] = lost.get(what, 0) + (count if type(count) is int else 1)
-    return Activity(tuple(programs.values()), executed, others, tuple(sorted(lost.items())))
+        elif record.kind in ("session-start", "session-exit"):
+            number = data.get("session")
+            if record.kind == "session-start" and type(number) is int:
+                spans[number] = Span(record.seq, 0, "")
+            elif type(number) is int and number in spans:
+                spans[number] = spans[number]._replace(last=record.seq, head=record.hash)
+    return Activity(tuple(programs.values()), executed, others, tuple(sorted(lost.items())), spans)
 
 
 def export_receipt(
@@ -93,40 +108,12 @@ def export_receipt(
         ],
         "checks": [check_value(check) for check in review.checks],
         "tally": tally_value(review.tally),
-        "sessions": [session_value(session) for session in review.sessions],
+        "sessions": [session_value(session, done.spans.get(session.id)) for session in review.sessions],
         "activity": {
             "executed": done.executed, "others": done.others, "lost": dict(done.lost),
             "programs": [program._asdict() for program in done.programs],
         },
     }  # fmt: skip
-
-
-def run_receipt(box: str, session: SessionRow, records: Iterable[JournalRecord]) -> dict[str, object]:
-    """The receipt of one session: its own facts and the part of the journal that lies within it."""
-    first = last = None
-    inside: list[JournalRecord] = []
-    for record in records:
-        if record.data.get("session") == session.id and record.kind == "session-start":
-            first = record
-        if first is not None:
-            inside.append(record)
-        if record.data.get("session") == session.id and record.kind == "session-exit":
-            last = record
-            break
-    done = activity(inside)
-    return {
-        "version": VERSION,
-        "kind": "run",
-        "box": box,
-        "session": session_value(session),
-        "journal": {
-            "first": first.seq if first else None,
-            "last": last.seq if last else None,
-            "head": last.hash if last else None,
-        },
-        "executed": done.executed,
-        "denied": project(inside).total,
-    }
 
 
 def check_value(check: CheckRow) -> dict[str, object]:
@@ -145,10 +132,11 @@ def tally_value(tally: Tally) -> dict[str, object]:
     }
 
 
-def session_value(session: SessionRow) -> dict[str, object]:
-    """A session as JSON values, without its process, which is gone when anybody reads this."""
+def session_value(session: SessionRow, span: Span | None) -> dict[str, object]:
+    """One run's record: what was started, how it ended, and where in the journal that stands."""
     value = session._asdict()
-    del value["process"]
+    del value["process"]  # gone when anybody reads this
+    value["journal"] = span._asdict() if span else None
     return value
 
 

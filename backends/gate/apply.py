@@ -73,17 +73,13 @@ def apply(
     if result.tree != snapshot.id:
         # Two harmless halves can make a hostile whole: a HEAD from one side, objects and refs from the other.
         require(run_checks(quarantine, tip_tree, result.tree), "apply")
-    notes = _carry_out(paths, source, branch, tip, result, settings, identity)
-    outcome = ApplyOutcome(branch, tip, result.commit, result.mode, who, notes)
-    Journal(paths.journal).append(
-        "apply",
-        {
-            "branch": branch, "old": tip, "new": result.commit, "mode": result.mode, "who": who,
-            "scripted": scripted, "snapshot": snapshot.id, "tree": result.tree,
-        },
-        sync=True,
-    )  # fmt: skip
-    return outcome
+    facts: dict[str, object] = {
+        "branch": branch, "old": tip, "new": result.commit, "mode": result.mode, "who": who,
+        "scripted": scripted, "snapshot": snapshot.id, "tree": result.tree,
+    }  # fmt: skip
+    notes = _carry_out(paths, source, branch, tip, result, settings, identity, facts)
+    Journal(paths.journal).append("apply", facts, sync=True)
+    return ApplyOutcome(branch, tip, result.commit, result.mode, who, notes)
 
 
 def _quarantine(paths: BoxPaths, source: Source) -> Git:
@@ -148,6 +144,7 @@ def _carry_out(
     result: merging.Result,
     settings: Mapping[str, str],
     identity: Mapping[str, str],
+    facts: Mapping[str, object],
 ) -> tuple[str, ...]:
     quarantine = _quarantine(paths, source)
     objects = Path(source.common_dir) / "objects"
@@ -161,6 +158,8 @@ def _carry_out(
         if files is not None:
             files.require_clean(tip)
             files.move(tip, result.commit, dry_run=True)
+        # On disk before anything changes: a crash from here on is seen by a start without an end.
+        Journal(paths.journal).append("apply-start", facts, sync=True)
         shared = settings.get("core.sharedrepository", "")
         merging.carry(quarantine, objects, result.commit, (tip,), shared, paths.root)
         if files is not None:

@@ -79,8 +79,8 @@ def test_a_proposal_on_an_unmoved_branch_is_one_commit_with_exactly_the_reviewed
 
 def test_the_apply_is_journalled_and_a_script_is_named(world: World) -> None:
     outcome = run(world, world.changed({b"a": b"x"}), scripted=True)
-    record = list(read(world.paths.journal))[-1]
-    assert record.kind == "apply"
+    *_, start, record = read(world.paths.journal)
+    assert (start.kind, record.kind) == ("apply-start", "apply") and start.data == record.data
     assert {k: record.data[k] for k in ("branch", "old", "new", "mode", "who", "scripted")} == {
         "branch": BRANCH, "old": world.base, "new": outcome.new, "mode": "fast-forward", "who": "me",
         "scripted": True,

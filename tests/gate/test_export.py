@@ -115,11 +115,15 @@ def test_the_receipt_names_artefacts_journal_policy_and_proposal(world: World, t
             {"kind": "fs-read", "object": target, "rule": "fs.read", "lane": "kernel",
              "enforced_by": "landlock", "pid": 5, "command": "cat", "count": 2, "first": 1.0, "last": 2.0},
         )  # fmt: skip
+    start = world.journal.append("session-start", {"session": 1, "argv": ["npm", "i"], "pty": False})
     world.journal.append(
         "exec", {"pid": 1, "parent": 0, "path": "/usr/bin/npm", "argv": ["npm", "i"], "comm": "npm"}
     )
+    end = world.journal.append("session-exit", {"session": 1, "exit": 0})
+    session = SessionRow(1, ("npm", "i"), False, "exited", 10.0, 12.5, 0, 0.5, 64 << 20, None)
     reached = head(world.paths.journal)
-    outcome = export(world.paths, world.review(proposal(world)), tmp_path / "out")
+    review = world.review(proposal(world))._replace(sessions=(session,))
+    outcome = export(world.paths, review, tmp_path / "out")
     assert outcome.files == ("patch.diff", "report.md", "receipt.json")
     receipt = json.loads((tmp_path / "out" / "receipt.json").read_bytes())
     assert receipt["journal"] == {"count": reached.count, "head": reached.head}
@@ -134,6 +138,7 @@ def test_the_receipt_names_artefacts_journal_policy_and_proposal(world: World, t
         ("/etc/shadow", 4), ("/root/.ssh", 2),
     ]  # fmt: skip
     assert receipt["activity"]["programs"][0]["argv"] == ["npm", "i"]
+    assert receipt["sessions"][0]["journal"] == {"first": start.seq, "last": end.seq, "head": end.hash}
     record = list(read(world.paths.journal))[-1]
     assert record.kind == "export" and record.data["out"] == str(tmp_path / "out")
     (kept,) = world.paths.receipts.iterdir()

@@ -54,3 +54,11 @@ def test_every_module_and_folder_that_is_named_exists(path: Path) -> None:
         r"`((?:app|backends|widgets|themes|tests|docs|bench|\.ci)/[\w./-]+)`", path.read_text()
     )
     assert [name for name in names if name not in MADE and not (ROOT / name).exists()] == []
+
+
+def test_the_architecture_names_every_operation_of_the_keeper() -> None:
+    code = (ROOT / "backends" / "keeper" / "requests.py").read_text()
+    operations = re.findall(r'^ {12}"([a-z]+)": \(self\._', code, re.M)
+    text = (ROOT / "docs" / "maintainers" / "architecture.md").read_text()
+    assert "run" in operations
+    assert [name for name in operations if f"`{name}`" not in text] == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,6 +44,7 @@ def begin(source: Git, repository_key: str, base: Base, history: str) -> Buildin
     group = root() / repository_key
     kept = group / (base.commit if history == "full" else f"tree-{base.tree}")
     if (kept / "pack").is_dir():
+        os.utime(kept)  # so that nobody prunes it before the box that is being made says that it borrows
         return Building(None, kept, kept)
     root().mkdir(mode=0o700, parents=True, exist_ok=True)
     group.mkdir(mode=0o700, exist_ok=True)
@@ -74,8 +76,11 @@ def finish(building: Building) -> Path:
         out, complaint = process.communicate()
     if process.returncode != 0:
         raise failure(PACK[:1], Output(process.returncode, out, complaint))
+    # The box reads it as another user, whatever the umask is here; the folders above stay private.
     for folder in (building.fresh, building.fresh / "pack", building.fresh / "info"):
-        folder.chmod(0o755)  # the box reads it as another user; the folders above stay private
+        folder.chmod(0o755)
+    for part in (building.fresh / "pack").iterdir():
+        part.chmod(0o444)
     try:
         building.fresh.rename(building.kept)
     except OSError:
@@ -105,13 +110,15 @@ def _ancestor(source: Git, group: Path, commit: str) -> Path | None:
     return None
 
 
-def prune(used: set[Path]) -> int:
-    """Remove every cached folder that is not in ``used``; the number removed."""
+def prune(used: set[Path], *, age: float = 3600.0) -> int:
+    """Remove every cached folder that is not in ``used`` and was not asked for in the last ``age`` seconds.
+
+    Also what a packing that was killed left behind. Returns the number removed.
+    """
     removed = 0
-    if root().is_dir():
-        for group in root().iterdir():
-            for folder in group.iterdir():
-                if folder not in used and not folder.name.startswith("."):
-                    shutil.rmtree(folder)
-                    removed += 1
+    latest = time.time() - age
+    for folder in root().glob("*/*"):
+        if folder not in used and folder.stat().st_mtime <= latest:
+            shutil.rmtree(folder)
+            removed += 1
     return removed

@@ -87,8 +87,17 @@ def _read(paths: BoxPaths, base_tree: str, limits: Limits, confine: bool) -> tup
             stack.callback(os.close, fd)
             return fd
 
+        try:
+            tree = opened(paths.tree, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise ClocheError(
+                f"the files of {paths.name} cannot be read",
+                f"{paths.tree}: {error.strerror}",
+                f"look at what is there, or remove the box: cloche rm {paths.name}",
+                code="no-tree",
+            ) from error
         job: dict[str, Any] = {
-            "tree": opened(paths.tree, os.O_RDONLY | os.O_DIRECTORY),
+            "tree": tree,
             "listing": opened(listing(paths, base_tree), os.O_RDONLY),
             "cache": opened(cache, os.O_RDONLY) if cache.exists() else None,
             "records": opened(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
@@ -152,6 +161,8 @@ def _run(paths: BoxPaths, job: dict[str, Any], seconds: float) -> tuple[dict[str
                 finally:
                     walker.kill()
             if not text:
+                if importer.poll():  # it ended first, and its reader with it
+                    raise failure(("fast-import",), Output(importer.returncode, *importer.communicate()))
                 raise _died(paths, walker.returncode, complaint)
             report: dict[str, Any] = json.loads(text)
             answer, complaint = importer.communicate(timeout=seconds)

@@ -38,10 +38,11 @@ def discover(cwd: Path) -> Source | None:
 
 
 def _at(folder: Path) -> Source | None:
+    # os.path and not Path: where a folder above cannot be entered, there is no repository for us.
     dot_git = folder / ".git"
-    if dot_git.is_dir() and _is_git_dir(dot_git):
+    if os.path.isdir(dot_git) and _is_git_dir(dot_git):
         return Source(str(folder), str(dot_git), str(common_dir(dot_git)))
-    if dot_git.is_file():
+    if os.path.isfile(dot_git):
         first = dot_git.read_bytes()[:4096].split(b"\n", 1)[0]
         if first.startswith(b"gitdir: "):
             git_dir = Path(os.path.normpath(folder / os.fsdecode(first.removeprefix(b"gitdir: "))))
@@ -54,10 +55,10 @@ def _at(folder: Path) -> Source | None:
 
 def _is_git_dir(path: Path) -> bool:
     head = path / "HEAD"
-    if not (head.is_file() or head.is_symlink()):
+    if not (os.path.isfile(head) or os.path.islink(head)):
         return False
     shared = common_dir(path)
-    return (shared / "objects").is_dir() and (shared / "refs").is_dir()
+    return os.path.isdir(shared / "objects") and os.path.isdir(shared / "refs")
 
 
 def _check_owner(source: Source) -> None:

@@ -149,10 +149,10 @@ class Walk:
                 self.unreadable(path, error)
 
     def unreadable(self, path: bytes, error: OSError) -> None:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        if error.errno == errno.ENOENT:
             return  # gone since the folder was listed
-        if error.errno == errno.ELOOP:
-            self.skip(path, "it became a symbolic link while it was read")
+        if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EINVAL):
+            self.skip(path, "it became something else while it was read")
         else:
             self.skip(path, f"it cannot be read: {os.strerror(error.errno or 0)}")
         self.out.keep_as_base(path)

@@ -14,6 +14,7 @@ import pytest
 from backends.errors import ClocheError, Refused
 from backends.snapshots import DiffStat
 from backends.trees import quarantine, snapshot
+from backends.trees.git import executable
 from backends.trees.values import Limits
 from tests.support import git, make_repo
 from tests.trees.conftest import Box, MakeBox
@@ -87,6 +88,52 @@ def test_a_file_becomes_a_folder_and_back(box: Box) -> None:
     (box.tree / "README.md").rmdir()
     put(box, b"README.md", b"# sample\n\nA small repository.\n")
     assert box.snapshot().tree == box.base.tree
+
+
+def test_a_tree_without_any_file_is_the_empty_tree(box: Box) -> None:
+    for path in [path for path in box.tree.rglob("*") if path.is_file()]:
+        path.unlink()
+    taken = box.snapshot()
+    assert box.names(taken.tree) == []
+    assert taken.stat.files == 4
+
+
+def test_an_empty_base_takes_its_first_file(tmp_path: Path, make_box: MakeBox) -> None:
+    (tmp_path / "r").mkdir()
+    git(tmp_path / "r", "init", "-q", "-b", "main")
+    git(tmp_path / "r", "commit", "-q", "--allow-empty", "-m", "start")
+    box = make_box(tmp_path / "r")
+    assert box.inside("status", "--porcelain").stdout == b""
+    put(box, b"first")
+    assert box.names(box.snapshot().tree) == [b"first"]
+
+
+def test_a_tree_that_is_gone_or_a_link_is_said(box: Box, tmp_path: Path) -> None:
+    box.tree.rename(tmp_path / "away")
+    os.symlink(tmp_path / "away", box.tree)
+    with pytest.raises(ClocheError) as error:
+        box.snapshot()
+    assert error.value.code == "no-tree"
+    box.tree.unlink()
+    with pytest.raises(ClocheError, match="No such file"):
+        box.snapshot()
+
+
+def test_an_import_that_fails_is_said_and_leaves_nothing_behind(
+    box: Box, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RLIMIT_FSIZE in the place of a full disk: writing the pack ends after 256 KiB."""
+    for number in range(40):
+        put(box, b"m/%d" % number, os.urandom(1 << 16))
+    (tmp_path / "git").write_text(f'#!/bin/sh\nulimit -f 512\nexec {executable()} "$@"\n')
+    (tmp_path / "git").chmod(0o755)
+    with monkeypatch.context() as changed:
+        changed.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        with pytest.raises(ClocheError) as error:
+            box.snapshot()
+    assert error.value.code == "git-failed"
+    assert leftovers(box) == []
+    assert len(box.names(box.snapshot().tree)) == 44
 
 
 def test_a_second_snapshot_reads_only_what_changed_since(box: Box) -> None:

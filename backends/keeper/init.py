@@ -15,7 +15,6 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
 from typing import NamedTuple, NoReturn
 
 from backends.keeper import init_proofs, init_protocol, init_session
@@ -33,6 +32,7 @@ SFD_CLOEXEC = 0o2000000
 SFD_NONBLOCK = 0o4000
 _IGNORED = frozenset({signal.SIGPIPE, signal.SIGINT, signal.SIGHUP})
 _FREEZE_PATIENCE = 2.0  # seconds until a freeze is reported as incomplete
+_STANDING = frozenset("TtZX")  # states of proc_pid_stat(5) in which nothing is executed
 _END_PATIENCE = 5.0  # seconds for killed processes to leave, where no namespace ends with us
 
 
@@ -275,21 +275,25 @@ class Init:
         return {found.pid: found for found in procfs.descendants(now, me.ident)}
 
     def freeze(self) -> int:
-        """SIGSTOP to all until all stand, however they fork meanwhile; returns how many stand."""
+        """SIGSTOP to all until all stand, however they fork meanwhile; returns how many stand.
+
+        Parents first, each level after the one above it stands: a shell that still ran would see its job stop
+        and say so to the person.
+        """
         if not self.frozen:
             self.stopped_before = frozenset(pid for pid, found in self.below().items() if found.state == "T")
             self.frozen = True
         deadline = time.monotonic() + _FREEZE_PATIENCE
         while True:
             present = self.below()
-            running = [pid for pid, found in present.items() if found.state not in "TtZX"]
+            running = {pid for pid, found in present.items() if found.state not in _STANDING}
             if not running or time.monotonic() > deadline:
                 return len(present) - len(running)
-            _signal_each(running, signal.SIGSTOP, lambda pid: pid)
-            time.sleep(0.001)
+            _signal_each([pid for pid in running if present[pid].parent not in running], signal.SIGSTOP)
+            time.sleep(0.0005)
 
     def thaw(self) -> int:
-        """SIGCONT, children before parents: a shell that woke first would see its job as stopped."""
+        """SIGCONT, children before parents, for the same reason."""
         if not self.frozen:
             return 0
         self.frozen = False
@@ -299,9 +303,10 @@ class Init:
             steps = 0
             while pid in present and steps < len(present):
                 pid, steps = present[pid].parent, steps + 1
-            return -steps
+            return steps
 
-        return _signal_each([pid for pid in present if pid not in self.stopped_before], signal.SIGCONT, depth)
+        order = sorted((pid for pid in present if pid not in self.stopped_before), key=depth, reverse=True)
+        return _signal_each(order, signal.SIGCONT)
 
     def end(self) -> NoReturn:
         """Ends the box. In a namespace the kernel kills all with us; elsewhere we do it ourselves."""
@@ -312,8 +317,8 @@ class Init:
                 if not left:
                     break
                 # Stopped first: what is about to fork must not outrun its own end.
-                _signal_each(left, signal.SIGSTOP, lambda pid: pid)
-                _signal_each(left, signal.SIGKILL, lambda pid: pid)
+                _signal_each(left, signal.SIGSTOP)
+                _signal_each(left, signal.SIGKILL)
                 time.sleep(0.001)
                 self.discard()
         os._exit(0)
@@ -336,9 +341,9 @@ def _is_open(fd: int) -> bool:
     return True
 
 
-def _signal_each(pids: list[int], number: int, order: Callable[[int], int]) -> int:
+def _signal_each(pids: list[int], number: int) -> int:
     sent = 0
-    for pid in sorted(pids, key=order):
+    for pid in pids:
         try:
             os.kill(pid, number)
         except ProcessLookupError:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from backends.kernel.mounts import mount_points
 
+PREFIX = "cloche-"
+STALE = 600.0  # seconds after which an empty group is one that its keeper could not remove
 PIDS = "pids"
 MEMORY = "memory"
 
@@ -99,7 +101,8 @@ def create(name: str, *, procs: int | None, memory: int | None) -> Groups:
         if isinstance(where, str):
             missing.append((controller, where))
             continue
-        folder = f"{where.parent}/cloche-{name}"
+        sweep(where.parent)
+        folder = f"{where.parent}/{PREFIX}{name}"
         try:
             if folder not in folders:
                 os.mkdir(folder)
@@ -141,6 +144,20 @@ def enter(groups: Groups, pid: int) -> None:
     """Moves a process (its later children follow) into the groups."""
     for folder in groups.folders:
         _put(f"{folder}/cgroup.procs", pid)
+
+
+def sweep(parent: str) -> None:
+    """Removes the empty groups of boxes whose keeper was killed. A young one may be about to be entered."""
+    for name in os.listdir(parent):
+        folder = f"{parent}/{name}"
+        if not name.startswith(PREFIX):
+            continue
+        try:
+            if time.time() - os.stat(folder).st_mtime > STALE:
+                os.rmdir(folder)
+        except OSError as error:
+            if error.errno not in (errno.EBUSY, errno.ENOENT, errno.EACCES, errno.EPERM):
+                raise
 
 
 def remove(folders: tuple[str, ...], *, patience: float = 1.0) -> tuple[str, ...]:

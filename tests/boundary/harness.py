@@ -280,8 +280,9 @@ class Box:
     # ---- from outside
 
     def processes(self) -> tuple[int, ...]:
-        """Pids (host's view) in the box's process namespace."""
-        return procfs.members(self.live.pid_namespace)
+        """Pids (host's view) in the box's process namespace, without zombies that nobody has reaped yet."""
+        found = {pid: procfs.read_stat(pid) for pid in procfs.members(self.live.pid_namespace)}
+        return tuple(pid for pid, stat in found.items() if stat and stat.state not in "ZX")
 
     def alive(self) -> bool:
         return procfs.alive(self.live.init)

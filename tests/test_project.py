@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -49,13 +50,46 @@ def project_files() -> list[Path]:
     return [ROOT / name for name in names if (ROOT / name).is_file()]
 
 
+def modules() -> list[Path]:
+    return [path for path in project_files() if path.suffix == ".py"]
+
+
 def test_no_module_is_longer_than_500_lines() -> None:
     long = {
         str(path.relative_to(ROOT)): count
-        for path in project_files()
-        if path.suffix == ".py" and (count := len(path.read_bytes().splitlines())) > 500
+        for path in modules()
+        if (count := len(path.read_bytes().splitlines())) > 500
     }
     assert long == {}
+
+
+def swallowed(path: Path) -> list[str]:
+    """Handlers that catch everything, or anything, and say nothing."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        everything = node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
+        silent = all(isinstance(one, ast.Pass | ast.Continue) for one in node.body)
+        passed_over = path.is_relative_to(ROOT / "tests") is False and isinstance(node.body[0], ast.Pass)
+        if (everything and silent) or passed_over:
+            found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    return found
+
+
+def test_no_error_is_swallowed() -> None:
+    assert [place for path in modules() for place in swallowed(path)] == []
+
+
+def test_nothing_is_left_for_later() -> None:
+    words = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in modules()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if words.search(line)
+    ]
+    assert found == []
 
 
 def test_no_text_names_a_machine_or_a_registry() -> None:

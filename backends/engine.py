@@ -318,6 +318,12 @@ class Engine:
 
         return host.probe()
 
+    def facts(self) -> tuple[tuple[str, str, str], ...]:
+        """What was seen of this host without trying anything: id, name, value. A fact is no proof."""
+        from backends.verbs import host
+
+        return host.facts()
+
     def doctor(self, ref: str | None = None) -> tuple[Finding, ...]:
         """Whether the host, and the box if one is named, still keep their promises."""
         from backends.verbs import host

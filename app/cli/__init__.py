@@ -20,9 +20,12 @@ def main(argv: list[str] | None = None) -> int:
             from app.cli.run import quick
 
             return quick(words[1:])
-        from app.cli.dispatch import dispatch
+        from app.cli.dispatch import Terminated, dispatch
 
-        return dispatch(words)
+        try:
+            return dispatch(words)
+        except Terminated:
+            return 128 + 15
     except ClocheError as error:
         from app.cli.render import report
 

@@ -51,7 +51,7 @@ def status(context: Context, args: argparse.Namespace) -> int:
         facts.append(("proposal", f"{found.snapshot.id} ({stat.files} files +{stat.added} -{stat.deleted})"))
     if row.needs:
         facts.append(("needs you", row.needs))
-    context.rows(("", ""), facts)
+    context.rows(("WHAT", "VALUE"), facts)
     if row.unconfined:
         context.say("\nNothing confines this box, and its journal is within the agent's reach.")
     context.say("\nWhat it received")
@@ -170,15 +170,15 @@ def _value(value: object) -> str:
 
 def log(context: Context, args: argparse.Namespace) -> int:
     """``cloche log BOX [-n N]``."""
+    if args.last and not args.last.isdecimal():
+        raise UsageError(
+            f"{args.last!r} is no number of records",
+            "a whole number is needed",
+            "cloche log BOX -n 20",
+            code="usage",
+        )
     records: Iterable[JournalRecord] = context.engine.journal(args.box)
     if args.last:
-        if not args.last.isdecimal():
-            raise UsageError(
-                f"{args.last!r} is no number of records",
-                "a whole number is needed",
-                "cloche log BOX -n 20",
-                code="usage",
-            )
         records = deque(records, maxlen=int(args.last))
     if context.json:
         context.document(box=context.engine.find(args.box).key, records=[plain(one) for one in records])

@@ -159,6 +159,8 @@ def apply(context: Context, args: argparse.Namespace) -> int:
     else:
         branch = done.branch.removeprefix("refs/heads/")
         context.say(f"{visible(branch)}: {done.old[:12]} -> {done.new[:12]} ({done.mode})")
+        for note in done.notes:
+            context.note(note)
     return 0
 
 

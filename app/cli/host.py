@@ -10,10 +10,16 @@ from app.cli.render import findings
 
 def probe(context: Context, args: argparse.Namespace) -> int:
     """``cloche probe``."""
+    facts = context.engine.facts()
     claims = context.engine.probe()
     if context.json:
-        context.document(claims=claims)
+        context.document(
+            claims=claims, facts=[{"id": i, "text": text, "value": value} for i, text, value in facts]
+        )
         return 0
+    context.say("Facts: what was seen, which proves nothing")
+    context.rows(("FACT", "VALUE"), [(text, value) for _, text, value in facts])
+    context.say("\nClaims: what was just tried")
     context.rows(
         ("RESULT", "CLAIM", "EVIDENCE", "MS"),
         [(c.result, c.text, c.evidence, f"{c.duration * 1000:.0f}") for c in claims],

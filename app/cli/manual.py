@@ -32,10 +32,10 @@ that name anywhere.
 
 Every verb takes `--json` and prints one document with a `schema` of the form `cloche.<verb>/<version>`;
 members may be added to a version, never removed or changed. Notes go to standard error. A failure prints
-nothing on standard output and, as the last line of standard error, `cloche.error/1`: `code` (a stable word),
-`what`, `why`, `next`, `exit`. Documents are ASCII. Names and texts that are not UTF-8 carry each raw byte 0xNN as
-`\\udcNN` (Python's surrogateescape). Times are seconds since the epoch, sizes are bytes. Command lines are
-redacted of what looks like a secret.
+nothing on standard output and, as the last line of standard error, `cloche.error/1`: `code` (a stable
+word), `what`, `why`, `next`, `exit`. Documents are ASCII; a raw byte 0xNN of a name or text that is not
+UTF-8 is written as `\\udcNN` (Python's surrogateescape). Times are seconds since the epoch, sizes are bytes.
+Command lines are redacted of what looks like a secret.
 
 ### Box
 

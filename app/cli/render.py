@@ -29,7 +29,22 @@ def report(error: ClocheError, as_json: bool) -> None:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """Print columns. A pipe gets every cell whole; a terminal gets lines folded to its width."""
+    """Print columns. A pipe gets every cell whole; a terminal gets lines folded to its width.
+
+    A pipe's table is made without rich, whose import takes longer than all else that ``cloche ls`` does.
+    """
+    if not rows:
+        return
+    if not sys.stdout.isatty():
+        cells = [[visible(cell) for cell in row] for row in (headers, *rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for line in cells:
+            padded = [
+                cell.rjust(width) if index in right else cell.ljust(width)
+                for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ]
+            sys.stdout.write("  ".join(padded).rstrip() + "\n")
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -39,8 +54,7 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
         grid.add_column(Text(header), justify="right" if index in right else "left", overflow="fold")
     for row in rows:
         grid.add_row(*(Text(visible(cell)) for cell in row))
-    width = None if sys.stdout.isatty() else 10_000
-    Console(width=width, markup=False, emoji=False, highlight=False).print(grid)
+    Console(markup=False, emoji=False, highlight=False).print(grid)
 
 
 def size(count: int | None) -> str:

@@ -344,6 +344,7 @@ VERBS: tuple[Verb, ...] = (
             Field("new", "string", "its tip after"),
             Field("mode", "string", "fast-forward, merge or squash"),
             Field("who", "string", "who applied it"),
+            Field("notes", "list", "what is still to be done, such as running a filter"),
         ),
         (
             _BOX,
@@ -459,6 +460,7 @@ VERBS: tuple[Verb, ...] = (
             Field(
                 "claims", "list", "`id`, `text`, `result` (proved, failed, not run), `evidence`, `duration`"
             ),
+            Field("facts", "list", "`id`, `text`, `value`: what was seen without trying anything"),
         ),
     ),
     Verb(

@@ -22,6 +22,13 @@ def probe() -> tuple[Claim, ...]:
     return probes.run()
 
 
+def facts() -> tuple[tuple[str, str, str], ...]:
+    """What was seen of this host without trying anything: id, name and value."""
+    from backends.host.facts import gather
+
+    return tuple((fact.id, fact.text, fact.value) for fact in gather())
+
+
 def doctor(paths: BoxPaths | None, repository_key: str | None) -> tuple[Finding, ...]:
     """The host's proofs, then the named box, or every box of this repository (outside any: of all)."""
     rows = [_of_claim(claim) for claim in probe()]

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from backends import tiers
 from backends.boxes.layout import BoxPaths
-from backends.errors import ClocheError, Refused
-from backends.policy import canonical, explain, fit
+from backends.errors import Refused
+from backends.policy import canonical, explain
 from backends.policy.files import LARGEST_FILE, REPOSITORY_FILE
 from backends.policy.model import Policy
 from backends.policy.resolve import Resolved, resolve, with_tier
+from backends.tiers import auto
 from backends.trees import source as sources
 from backends.trees.values import Base, Source
 from backends.verbs.values import NewBox
@@ -68,24 +69,10 @@ def _file_of_base(place: Source, base: Base) -> tuple[str, bytes] | None:
 
 
 def _with_tier(resolved: Resolved) -> Resolved:
-    if resolved.policy.tier != "auto":
-        _require(resolved.policy)
-        return resolved
-    reasons: list[str] = []
-    for name in fit.candidates(resolved.policy):
-        chosen = with_tier(resolved, name)
-        try:
-            _require(chosen.policy)
-        except ClocheError as error:
-            reasons.append(f"{name}: {error.why}")
-        else:
-            return chosen
-    raise Refused(
-        "no tier can enforce this policy here",
-        "; ".join(reasons) or "no tier can enforce each of its keys on any host",
-        "cloche probe says what this host can do; a box without a boundary takes --tier workspace",
-        code="no-tier",
-    )
+    if resolved.policy.tier == "auto":
+        return with_tier(resolved, auto.choose(resolved.policy).tier)
+    _require(resolved.policy)
+    return resolved
 
 
 def _require(policy: Policy) -> None:

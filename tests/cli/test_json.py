@@ -1,0 +1,142 @@
+"""Every verb's JSON document has the members that its documentation names, and holds no secret."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.table import BY_NAME, VERBS
+from backends.snapshots import BoxRow
+from tests.support import Done, cloche_argv
+
+pytestmark = pytest.mark.flow
+Cli = Callable[..., Done]
+
+SECRET = "hunter2-s3cret"
+
+
+def check(name: str, text: str) -> dict[str, Any]:
+    """One line, ASCII, of the documented schema with exactly the documented members."""
+    assert text.endswith("\n") and "\n" not in text[:-1]
+    assert text.isascii()
+    value: dict[str, Any] = json.loads(text)
+    verb = BY_NAME[name]
+    assert value.pop("schema") == verb.schema
+    assert set(value) == {field.name for field in verb.fields}, name
+    assert SECRET not in text
+    return value
+
+
+def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
+    seen: dict[str, dict[str, Any]] = {}
+
+    def do(name: str, *args: str, code: int = 0) -> dict[str, Any]:
+        done = cli(*name.split(), *args, "--json")
+        assert done.code == code, (name, done.err)
+        seen[name] = check(name, done.out)
+        return seen[name]
+
+    (repo / "cloche.toml").write_text("[profiles.mine]\nresources.procs = 99\n")
+    box = do("new", "b")["box"]
+    assert set(box) == set(BoxRow._fields)
+    script = "echo x > x; echo x > /usr/no; sh -c 'sleep 300 & wait' >/dev/null 2>&1 </dev/null &"
+    script += f" : --token={SECRET}"
+    ran = cli("run", "--json", "b", "--", "sh", "-c", script)
+    seen["run"] = check("run", ran.err.splitlines()[-1] + "\n")
+    rows = do("ps", "b")["processes"]
+    assert rows and set(rows[0]) == {
+        "ident", "parent", "depth", "state", "cpu", "rss", "age", "name", "command", "session",
+    }  # fmt: skip
+    assert do("ls", "--all")["boxes"][0]["live"] == "live"
+    do("status", "b")
+    do("diff", "b")
+    assert do("propose", "b", "--stop")["checks"]
+    assert do("denials", "b")["total"] == 1
+    assert do("log", "b")["records"][0]["kind"] == "created"
+    do("export", "b", "--out", str(repo.parent / "out"))
+    do("verify", str(repo.parent / "out"))
+    do("reopen", "b")
+    do("propose", "b")
+    do("apply", "b", "--as", "t")
+    do("stop", "b")
+    do("new", "c")
+    do("abort", "c")
+    do("gc")
+    do("new", "d")
+    do("rm", "d")
+    do("policy check")
+    do("policy show", "--profile", "mine")
+    do("policy explain")
+    do("policy digest")
+    do("probe")
+    do("doctor")
+    tested_elsewhere = {"shell", "attach", "watch", "demo"}
+    assert set(seen) == {verb.name for verb in VERBS} - tested_elsewhere
+
+
+def test_watch_prints_one_document_a_record(cli: Cli, repo: Path) -> None:
+    assert cli("new", "b").code == 0
+    for extra, kinds in (
+        ([], {"session-start", "exec", "denial", "session-exit"}),
+        (["--deny-only"], {"denial"}),
+    ):
+        with subprocess.Popen(
+            cloche_argv("watch", "b", "--json", *extra), cwd=repo, stdout=subprocess.PIPE, text=True
+        ) as watch:
+            time.sleep(0.5)
+            cli("run", "b", "--", "sh", "-c", "echo x > /usr/no")
+            assert watch.stdout is not None
+            seen: set[str] = set()
+            while not kinds <= seen:
+                seen.add(check("watch", watch.stdout.readline())["kind"])
+            watch.terminate()
+            assert watch.wait() == 128 + 15
+        if extra:
+            assert seen == {"denial"}
+
+
+def test_watch_ends_with_its_box(cli: Cli, repo: Path) -> None:
+    assert cli("new", "b").code == 0
+    with subprocess.Popen(cloche_argv("watch", "b"), cwd=repo, stdout=subprocess.PIPE) as watch:
+        time.sleep(0.5)
+        assert cli("rm", "b").code == 0
+        assert watch.wait(timeout=10) == 0
+
+
+def test_a_failure_is_one_document_on_standard_error(cli: Cli) -> None:
+    done = cli("status", "gone", "--json")
+    assert (done.code, done.out) == (4, "")
+    value = json.loads(done.err)
+    assert value["schema"] == "cloche.error/1"
+    assert set(value) == {"schema", "code", "what", "why", "next", "exit"}
+    assert (value["code"], value["exit"]) == ("no-such-box", 4)
+
+
+def test_verbs_on_several_boxes_tell_of_each(cli: Cli) -> None:
+    assert cli("new", "a").code == 0
+    done = cli("stop", "gone", "a", "--json")
+    assert done.code == 4
+    results = json.loads(done.out)["results"]
+    assert [(r["box"].rpartition("/")[2], r["error"] and r["error"]["code"]) for r in results] == [
+        ("gone", "no-such-box"),
+        ("a", None),
+    ]
+    removed = cli("rm", "gone", "a", "--json")
+    assert removed.code == 4
+    assert [r["removed"] for r in json.loads(removed.out)["results"]] == [False, True]
+
+
+def test_raw_bytes_of_names_survive_json(cli: Cli) -> None:
+    assert cli("new", "b").code == 0
+    assert cli("run", "b", "--", "sh", "-c", "echo x > \"$(printf 'n\\377\\033]0;t\\007')\"").code == 0
+    done = cli("diff", "b", "--json")
+    (change,) = check("diff", done.out)["changes"]
+    assert change["path"].encode("utf-8", "surrogateescape") == b"n\xff\x1b]0;t\x07"
+    shown = cli("diff", "b", "--stat").out
+    assert "n\\xff\\x1b]0;t\\x07" in shown and "\x1b" not in shown

@@ -18,7 +18,6 @@ from backends.errors import ClocheError, UsageError
 from backends.evidence import journal as journals
 from backends.evidence.receipts import tally_value
 from backends.evidence.tally import project
-from backends.evidence.visible import visible
 from backends.snapshots import Finding, NotObserved
 
 RECEIPT = "receipt.json"
@@ -78,12 +77,12 @@ def _artefacts(folder: Path, receipt: Mapping[str, Any]) -> Iterator[Finding]:
         if wanted is None:
             yield _fail(name, "the receipt names no hash for it")
         elif found != wanted:
-            yield _fail(name, f"its SHA-256 is {found}, the receipt says {visible(str(wanted)[:80])}")
+            yield _fail(name, f"its SHA-256 is {found}, the receipt says {str(wanted)[:80]}")
         else:
             yield Finding(name, "ok", f"{name} is what the receipt names", f"SHA-256 {found}", "")
     extra = sorted({p.name for p in folder.iterdir()} - {RECEIPT, *ARTEFACTS})
     if extra:
-        said = ", ".join(visible(os.fsencode(name)) for name in extra[:5])
+        said = ", ".join(extra[:5])
         yield Finding(
             "other-files", "warn", f"{len(extra)} files here belong to no export", said, "do not trust them"
         )
@@ -96,9 +95,7 @@ def _policy(receipt: Mapping[str, Any]) -> Finding:
     # The bytes of policy.json: canonical JSON and a line end.
     found = hashlib.sha256(journals.canonical(policy.get("resolved")) + b"\n").hexdigest()
     if digest != found:
-        return _fail(
-            "policy", f"the policy in the receipt has the digest {found}, not {visible(str(digest)[:80])}"
-        )
+        return _fail("policy", f"the policy in the receipt has the digest {found}, not {str(digest)[:80]}")
     return Finding("policy", "ok", "the policy has the digest that the receipt names", f"SHA-256 {found}", "")
 
 
@@ -162,7 +159,7 @@ def _fail(what: str, why: str) -> Finding:
 
 
 def _unusable(folder: Path, why: str, remedy: str) -> ClocheError:
-    return UsageError(f"{visible(os.fsencode(folder))} cannot be verified", why, remedy, code="no-export")
+    return UsageError(f"{folder} cannot be verified", why, remedy, code="no-export")
 
 
 def _open(path: Path) -> Any:
@@ -171,7 +168,7 @@ def _open(path: Path) -> Any:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise UsageError(
-            f"{visible(os.fsencode(path.name))} cannot be verified", "it is no plain file", "export again",
+            f"{path.name} cannot be verified", "it is no plain file", "export again",
             code="no-export",
         )  # fmt: skip
     return os.fdopen(descriptor, "rb")

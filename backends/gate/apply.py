@@ -97,7 +97,7 @@ def _tip(source: Source, branch: str, paths: BoxPaths) -> str:
     if sources.git(source).call("symbolic-ref", "--quiet", branch).status == 0:
         raise Refused(
             "the proposal cannot be applied",
-            f"{visible(branch)} is a symbolic reference to another branch",
+            f"{branch} is a symbolic reference to another branch",
             "make it a branch of its own, or export the proposal",
             code="symbolic-branch",
         )
@@ -105,7 +105,7 @@ def _tip(source: Source, branch: str, paths: BoxPaths) -> str:
     if not tip:
         raise Refused(
             "the proposal cannot be applied",
-            f"{visible(branch)} is gone from {visible(source.common_dir)}",
+            f"{branch} is gone from {source.common_dir}",
             f"bring it back, or export the proposal: cloche export {paths.name} --out DIR",
             code="branch-gone",
         )
@@ -190,7 +190,7 @@ def _swap(
     if b"but expected" in done.stderr or b".lock" in done.stderr:
         raise Busy(
             "the branch moved while the proposal was applied",
-            visible(os.fsdecode(done.stderr).strip().removeprefix("fatal: ")) + "; nothing was changed",
+            os.fsdecode(done.stderr).strip().removeprefix("fatal: ") + "; nothing was changed",
             "look at it and apply again: git log -3 " + branch.removeprefix("refs/heads/"),
             code="branch-moved",
         )

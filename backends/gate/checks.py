@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from backends.errors import Refused
-from backends.evidence.visible import hidden, name_of, visible
+from backends.evidence.visible import hidden, name_of, text_of
 from backends.gate import content
 from backends.gate.links import escape_of
 from backends.gate.names import folded, parents, refused_name
@@ -140,7 +140,7 @@ def require(rows: Sequence[CheckRow], act: str) -> None:
     refused = refusals(rows)
     if not refused:
         return
-    said = [f"{visible(row.path or b'')}: {row.reason}" if row.path else row.reason for row in refused[:10]]
+    said = [f"{text_of(row.path or b'')}: {row.reason}" if row.path else row.reason for row in refused[:10]]
     if len(refused) > 10:
         said.append(f"and {len(refused) - 10} more")
     raise Refused(
@@ -178,7 +178,7 @@ def _check_shape(
             rows.add(
                 "tree" if linked else "invisible-name",
                 REFUSED if linked else WARNED,
-                f"is one with {visible(other)} where case or normal form does not count",
+                f"is one with {text_of(other)} where case or normal form does not count",
                 path,
             )
     for folder in embedded_repositories(tree):
@@ -195,7 +195,7 @@ def _check_links(rows: _Rows, git: Git, base: dict[bytes, Entry], tree: dict[byt
         why = escape_of(path, after)
         # A link that led outside in the base already is the source's own; one that does so now is not.
         if why and not (before.get(path) == after[path] and escape_of(path, before)):
-            rows.add("symlink", REFUSED, f"{why}: {visible(after[path][:200])}", path)
+            rows.add("symlink", REFUSED, f"{why}: {text_of(after[path][:200])}", path)
 
 
 def _check_left_out(
@@ -277,10 +277,10 @@ def _check_file(rows: _Rows, change: _Change, blobs: dict[str, bytes]) -> None:
     kinds = {watch.check for watch in watched(path)}
     if name == "package.json":
         for said in changed_settings(name, old, new):
-            rows.add("package-script", WARNED, visible(said[:500]), path)
+            rows.add("package-script", WARNED, said[:500], path)
     for check in sorted(kinds & {"policy", "agent-config"}):
         for said in changed_settings(name, old, new):
-            rows.add(check, WARNED, visible(said[:500]), path)
+            rows.add(check, WARNED, said[:500], path)
     if change.new is None or not change.is_file(change.new):
         return
     if new is None:

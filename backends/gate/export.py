@@ -20,7 +20,6 @@ from backends.errors import ClocheError, Refused
 from backends.evidence.journal import Anchor, Journal, read, verify
 from backends.evidence.receipts import activity, export_receipt, to_bytes
 from backends.evidence.tally import project
-from backends.evidence.visible import visible
 from backends.gate.checks import require
 from backends.gate.report import render
 from backends.snapshots import ExportOutcome, ReviewView
@@ -115,7 +114,7 @@ def _facts(text: bytes) -> dict[str, object]:
 
 def _folder(out: Path, force: bool) -> int:
     """The folder to write into, open. Every file is made relative to it, so that it cannot be exchanged."""
-    shown = visible(os.fsencode(out))
+    shown = str(out)
     boxes = state_dir().resolve()
     real = out.resolve()
     if real == boxes or boxes in real.parents:

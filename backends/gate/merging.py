@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backends.errors import Busy, ClocheError, Refused
-from backends.evidence.visible import visible
+from backends.evidence.visible import text_of
 from backends.trees.git import Git, failure
 
 NAMED = 20  # conflicting files named in a message
@@ -71,7 +71,7 @@ def _merged_tree(git: Git, ours: str, theirs: str) -> str:
     tree, _, rest = done.stdout.partition(b"\0")
     if done.status == 1:
         names = list(dict.fromkeys(name for name in rest.split(b"\0") if name))
-        said = ", ".join(visible(name) for name in names[:NAMED])
+        said = ", ".join(text_of(name) for name in names[:NAMED])
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         raise Busy(
             "the proposal conflicts with what the branch gained since",
@@ -111,7 +111,7 @@ def carry(quarantine: Git, objects: Path, new: str, known: tuple[str, ...], shar
             said = os.fsdecode(done.stderr).strip().splitlines()
             raise Refused(
                 "the proposal does not enter the repository",
-                visible(said[-1].removeprefix("fatal: ") if said else f"git index-pack: {done.status}"),
+                said[-1].removeprefix("fatal: ") if said else f"git index-pack: {done.status}",
                 "take it back and remove what Git refuses: cloche reopen BOX",
                 code="fsck",
             )
@@ -122,8 +122,8 @@ def carry(quarantine: Git, objects: Path, new: str, known: tuple[str, ...], shar
         said = os.fsdecode(done.stderr).strip().splitlines()
         raise ClocheError(
             "the proposal could not be copied into the repository",
-            visible(said[-1] if said else f"exit status {done.status}"),
-            f"look at the disk and the permissions of {visible(os.fsencode(objects))}",
+            said[-1] if said else f"exit status {done.status}",
+            f"look at the disk and the permissions of {objects}",
             code="import",
         )
 

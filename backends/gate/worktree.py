@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from backends.boxes.layout import state_dir
 from backends.errors import Busy, Refused
-from backends.evidence.visible import visible
+from backends.evidence.visible import text_of
 from backends.gate.merging import alternates
 from backends.trees.git import Git, Output, failure
 from backends.trees.quarantine import config, make_skeleton
@@ -63,7 +63,7 @@ def checkout_of(source: Source, branch: str) -> Checkout | None:
     if len(found) > 1:
         raise Busy(
             f"{branch} cannot be moved",
-            "it is checked out in " + " and ".join(visible(os.fsencode(p.work_tree)) for p in found),
+            "it is checked out in " + " and ".join(str(p.work_tree) for p in found),
             "switch one of them to another branch",
             code="checked-out-twice",
         )
@@ -77,7 +77,7 @@ def checkout_of(source: Source, branch: str) -> Checkout | None:
     if boxes in place.work_tree.resolve().parents:
         raise Refused(
             f"{branch} cannot be moved",
-            f"it is checked out in a box, at {visible(os.fsencode(place.work_tree))}",
+            f"it is checked out in a box, at {place.work_tree}",
             "switch that worktree to another branch, or remove the box",
             code="checked-out-in-box",
         )
@@ -110,7 +110,7 @@ def _first_line(path: Path) -> str:
 def _under_way(what: str, place: Checkout) -> Busy:
     return Busy(
         "the branch cannot be moved now",
-        f"{what} is under way in {visible(os.fsencode(place.work_tree))}",
+        f"{what} is under way in {place.work_tree}",
         "finish or abort it, then apply again: git status",
         code="under-way",
     )
@@ -147,7 +147,7 @@ class Files:
         """Which filters (gitattributes(5)) the files of ``names`` (NUL-separated) are meant to pass."""
         fields = self._call("check-attr", "-z", "--stdin", "filter", input=names).stdout.split(b"\0")
         values = {fields[at + 2] for at in range(0, len(fields) - 2, 3)}
-        return tuple(sorted(visible(v) for v in values - {b"unspecified", b"unset", b"set", b""}))
+        return tuple(sorted(text_of(v) for v in values - {b"unspecified", b"unset", b"set", b""}))
 
     def _call(self, *args: str, input: bytes = b"", accept: tuple[int, ...] = (0,)) -> Output:
         done = self._git.call("-c", "core.untrackedCache=keep", *args, input=input)
@@ -162,10 +162,10 @@ class Files:
             raise self._in_the_way("another Git is at work there (index.lock)", [], "wait for it to end")
 
     def _in_the_way(self, why: str, names: list[bytes], remedy: str) -> Busy:
-        said = ", ".join(visible(name) for name in names[:NAMED])
+        said = ", ".join(text_of(name) for name in names[:NAMED])
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         return Busy(
-            f"your checkout in {visible(os.fsencode(self._place.work_tree))} cannot be brought along",
+            f"your checkout in {self._place.work_tree} cannot be brought along",
             f"{why}{': ' if said else ''}{said}{more}; nothing was changed",
             f"{remedy}, then apply again",
             code="checkout-not-clean",

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path, PurePath
 from typing import ClassVar
@@ -21,6 +21,7 @@ from textual.binding import BindingType
 from textual.command import Provider
 from textual.theme import Theme
 
+from app.actions import BY_ID
 from app.engine import EngineLike
 from app.palette import TablePalette
 from app.screens.base import WorkbenchScreen
@@ -33,7 +34,8 @@ from app.screens.tier_text import host_truth
 from app.screens.too_small import TooSmallScreen, too_small
 from app.workers.calls import call
 from app.workers.publisher import BoxesFailed, BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
-from backends.errors import Refused
+from backends.engine import Engine
+from backends.errors import Refused, UsageError
 from backends.snapshots import BoxRow, BoxView, Claim
 from themes.palettes import DEFAULT, THEMES, WITHOUT_COLOR
 from widgets.ink import Line
@@ -58,7 +60,7 @@ class Workbench(App[int], inherit_bindings=False):
 
     def __init__(
         self,
-        engine: EngineLike,
+        engine: EngineLike | None = None,
         *,
         cwd: Path | None = None,
         theme: str = "",
@@ -71,8 +73,8 @@ class Workbench(App[int], inherit_bindings=False):
         super().__init__()
         for known in THEMES.values():
             self.register_theme(known)
-        self.engine = engine
         self.cwd = cwd or Path.cwd()
+        self.engine: EngineLike = engine if engine is not None else Engine(self.cwd)
         self.keymap: dict[str, str] = dict(keymap or {})
         self.everywhere = False
         self.rows: tuple[BoxRow, ...] = ()
@@ -83,7 +85,7 @@ class Workbench(App[int], inherit_bindings=False):
         self.host_truth: Line = ()
         self.place = ""
         self.repository: str | None = None  # its key, None outside any
-        self.publisher = Publisher(engine, self.post_message)
+        self.publisher = Publisher(self.engine, self.post_message)
         self._wanted: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         self._without_color = without_color
 
@@ -266,11 +268,42 @@ def refuse_terminal(term: str, interactive: bool) -> None:
         )
 
 
-def run(cwd: Path | None = None, *, theme: str = "", keymap: dict[str, str] | None = None) -> int:
-    """Opens the workbench on the boxes of ``cwd``'s repository, of all outside any; its exit code."""
-    refuse_terminal(os.environ.get("TERM", ""), sys.stdin.isatty() and sys.stderr.isatty())
-    from backends.engine import Engine
+def theme_name(asked: str) -> str:
+    """The theme that a person's configuration names: ``dark``, ``light``, ``ansi``, or its full name."""
+    for name in (asked, f"cloche-{asked}"):
+        if name in THEMES:
+            return name
+    if asked:
+        raise UsageError(
+            "the workbench cannot open",
+            f"config.toml names the theme {asked!r}, which there is not",
+            f"write one of: {', '.join(name.removeprefix('cloche-') for name in THEMES)}",
+            code="theme",
+        )
+    return DEFAULT
 
-    application = Workbench(Engine(cwd), cwd=cwd, theme=theme, keymap=keymap)
+
+def checked_keymap(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The person's keys by action; ``UsageError`` for an action that the table does not have."""
+    keymap = dict(pairs)
+    for action in keymap:
+        if action not in BY_ID or BY_ID[action].own:
+            known = ", ".join(name for name, known in BY_ID.items() if not known.own)
+            raise UsageError(
+                "the workbench cannot open",
+                f"config.toml gives a key to {action!r}, which is no action that can be moved",
+                f"known actions: {known}",
+                code="keymap",
+            )
+    return keymap
+
+
+def main() -> int:
+    """Opens the workbench on the boxes of the current folder's repository, of all outside any."""
+    refuse_terminal(os.environ.get("TERM", ""), sys.stdin.isatty() and sys.stderr.isatty())
+    from backends.policy.settings import settings
+
+    chosen = settings()
+    application = Workbench(theme=theme_name(chosen.theme), keymap=checked_keymap(chosen.keymap))
     application.run()
     return application.return_code or 0

@@ -74,6 +74,7 @@ class DiffView(LineView):
         self._pairs: tuple[array[int], array[int]] | None = None
         self._first = 0
         self._last = 0
+        self._at: int | None = None
         self._seen: tuple[int | None, int | None] = (None, None)
         self._languages: dict[int, Language | None] = {}
         self._forget()
@@ -101,6 +102,7 @@ class DiffView(LineView):
         else:
             self._first, self._last = 0, len(self.index)
         self._pairs = None
+        self._at = None
         self._forget()
         self.resized_rows()
         if self.is_attached:
@@ -140,7 +142,7 @@ class DiffView(LineView):
         return max(1, len(columns[0]) if columns else self._last - self._first)
 
     def resized_rows(self) -> None:
-        width = self.size.width
+        width = self.room
         if not self.sides:
             longest = max(self.index.sizes[self._first : self._last], default=0)
             width = max(width, min(longest, rows_of.LONGEST) + 16)
@@ -151,7 +153,7 @@ class DiffView(LineView):
         self._forget()
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.room
         place = y + self.scroll_offset.y
         if self._first >= self._last:
             said = line((self.note if not len(self.index) else "nothing to read in this file", "idle"))
@@ -204,7 +206,7 @@ class DiffView(LineView):
         if kind in (ADDED, REMOVED):
             body = self._mark_part(row, kind, body, other)
         text = line((numbers, "quiet"), (f" {sign} ", ink), *body)
-        width = max(sum(cell_len(run.text) for run in text) + 1, self.size.width)
+        width = max(sum(cell_len(run.text) for run in text) + 1, self.room)
         return self.strip_of(text, width, under)
 
     def _plain_strip(self, row: int, kind: int) -> Strip:
@@ -213,13 +215,13 @@ class DiffView(LineView):
             place = next((n for n, file in enumerate(index.files) if file.first == row), None)
             name = index.files[place].path if place is not None else index.text(row)
             under = self.get_component_rich_style("diff--file", partial=True)
-            return self.strip_of(line((" ", ""), *runs(name, "strong")), self.size.width, under)
+            return self.strip_of(line((" ", ""), *runs(name, "strong")), self.room, under)
         if kind == HUNK:
             head, _, context = text_of(index.text(row)).partition(" @@")
             under = self.get_component_rich_style("diff--hunk", partial=True)
             parts = line(("  " + head.removeprefix("@@ ") + "  ", "accent"), *runs(context.strip(), "quiet"))
-            return self.strip_of(parts, self.size.width, under)
-        return self.strip_of(line(("  ", ""), *runs(index.text(row), "quiet")), self.size.width)
+            return self.strip_of(parts, self.room, under)
+        return self.strip_of(line(("  ", ""), *runs(index.text(row), "quiet")), self.room)
 
     def _numbers(self, row: int, side: int, digits: int, folded: bool) -> str:
         old, new = self.index.old[row], self.index.new[row]
@@ -329,11 +331,15 @@ class DiffView(LineView):
         """The hunk at the top, counted over the whole patch."""
         if self._first >= self._last:
             return None
-        return self.index.hunk_at(self._top_row())
+        return self.index.hunk_at(self._here())
+
+    def _here(self) -> int:
+        """The row that was gone to, though the end of the text keeps it from the top; else the top row."""
+        return self._at if self._at is not None else self._top_row()
 
     def step_hunk(self, steps: int) -> None:
         """Brings the next (or previous) hunk of what is shown to the top."""
-        top = self._top_row() if self._first < self._last else 0
+        top = self._here() if self._first < self._last else 0
         hunks = [hunk for hunk in self.index.hunks if self._first <= hunk.first < self._last]
         if steps > 0:
             target = next((hunk for hunk in hunks if hunk.first > top), None)
@@ -341,6 +347,8 @@ class DiffView(LineView):
             target = next((hunk for hunk in reversed(hunks) if hunk.first < top), None)
         if target is not None:
             self.scroll_to(y=self._place_of(target.first), animate=False)
+            self._at = target.first
+            self._report()
 
     def _place_of(self, row: int) -> int:
         columns = self._columns()
@@ -359,12 +367,13 @@ class DiffView(LineView):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
+        self._at = None
         self._report()
 
     def _report(self) -> None:
         if self._first >= self._last or not self.is_attached:
             return
-        row = self._top_row()
+        row = self._here()
         file = next((n for n, rows in enumerate(self.index.files) if rows.first <= row < rows.last), None)
         seen = (self.index.hunk_at(row), file)
         if seen != self._seen:

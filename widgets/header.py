@@ -35,7 +35,7 @@ class Header(Inked):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         left = line((" ⌂ ", "accent"), *self._left)
-        right = line(*self._right, " ") if self._right else ()
+        right = line(" ", *self._right, " ") if self._right else ()
         if width_of(left) + width_of(right) + 2 > width and width_of(right) > width // 2:
             right = ()
         return self.strip_of(spread(left, right, width), width)

@@ -39,8 +39,15 @@ class LineView(Inked, ScrollView, can_focus=True):
     """What all line-API views share: an optional fixed heading, cropped drawing, scrolling by keys."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"line--cursor", "line--lost", "line--heading"}
-    DEFAULT_CSS = "LineView { overflow-x: hidden; scrollbar-size-vertical: 1; }"
+    DEFAULT_CSS = (
+        "LineView { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
+    )
     ALLOW_SELECT = False
+
+    @property
+    def room(self) -> int:
+        """Columns that a row may take: the scrollbar's is not among them."""
+        return self.scrollable_content_region.width
 
     def heading(self, width: int) -> Line | None:
         """The fixed first line, or ``None`` for a view without one."""
@@ -48,7 +55,7 @@ class LineView(Inked, ScrollView, can_focus=True):
 
     @property
     def heading_height(self) -> int:
-        return 0 if self.heading(self.size.width) is None else 1
+        return 0 if self.heading(self.room) is None else 1
 
     def line_count(self) -> int:
         raise NotImplementedError
@@ -63,13 +70,13 @@ class LineView(Inked, ScrollView, can_focus=True):
 
     def resized_rows(self) -> None:
         """Tells the scrollbars how many rows there are now."""
-        self.virtual_size = Size(self.size.width, self.line_count() + self.heading_height)
+        self.virtual_size = Size(self.room, self.line_count() + self.heading_height)
 
     def on_resize(self, event: events.Resize) -> None:
         self.resized_rows()
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.room
         head = self.heading_height
         if head and y == 0:
             style = self.get_component_rich_style("line--heading", partial=True)
@@ -273,7 +280,7 @@ class Document(LineView):
         self.refresh()
 
     def _wrap(self) -> list[Line]:
-        width = max(8, self.size.width)
+        width = max(8, self.room)
         if width != self._width:
             self._width = width
             self._wrapped = [

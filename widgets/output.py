@@ -24,25 +24,26 @@ class OutputTail(LineView):
         super().__init__(id=id, classes=classes)
         self._tail = b""
         self._lines: list[Line] = []
+        self.following = True  # the person has not scrolled up
 
     def set_output(self, tail: bytes) -> None:
         if tail == self._tail:
             return
-        follow = self.scroll_offset.y >= self.max_scroll_y
         self._tail = tail
         self._lines = output_lines(tail, KEPT)
         self.resized_rows()
-        if follow:
-            self._to_end()
         self.refresh()
+        self.call_after_refresh(self._to_end)
 
     def _to_end(self) -> None:
-        if self.is_attached and self.size.height:
-            self.scroll_to(y=max(0, self.line_count() - self.page), animate=False)
+        if self.following and self.is_attached:
+            self.scroll_to(y=self.max_scroll_y, animate=False)
+
+    def _note_place(self) -> None:
+        self.following = self.scroll_offset.y >= self.max_scroll_y
 
     def on_resize(self, event: events.Resize) -> None:
-        super().on_resize(event)
-        self._to_end()
+        self.call_after_refresh(self._to_end)
 
     def line_count(self) -> int:
         return len(self._lines) or 1
@@ -52,12 +53,15 @@ class OutputTail(LineView):
 
     def action_move(self, steps: int) -> None:
         self.scroll_relative(y=steps, animate=False)
+        self.call_after_refresh(self._note_place)
 
     def action_move_page(self, pages: int) -> None:
         self.scroll_relative(y=pages * max(1, self.page - 1), animate=False)
+        self.call_after_refresh(self._note_place)
 
     def action_move_to(self, place: int) -> None:
         self.scroll_to(y=0 if place == 0 else self.max_scroll_y, animate=False)
+        self.call_after_refresh(self._note_place)
 
     def action_shift(self, columns: int) -> None:
         self.scroll_relative(x=columns, animate=False)

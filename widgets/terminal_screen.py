@@ -15,7 +15,7 @@ from pyte import modes
 from pyte.screens import Char, Margins, wcwidth
 
 from widgets.terminal_bounds import Bounds
-from widgets.visible import MARKS_PER_CELL
+from widgets.visible import MARKS_PER_CELL, visible
 
 SLICE = 4096
 """Bytes parsed before the parser lets others run."""
@@ -64,6 +64,8 @@ class _Screen(pyte.Screen):
             self._last = data[-1]
         for char in data:
             width = 1 if char.isascii() else wcwidth(char)
+            if not char.isprintable() and visible(char) != char:
+                continue  # bidi and format characters reorder or hide cells
             if width <= 0:
                 if unicodedata.combining(char):
                     self._combine(char)

@@ -40,16 +40,42 @@ KEY = "shop-0123456789"
 
 def box(name: str, **changes: Any) -> BoxRow:
     row = BoxRow(
-        key=f"{KEY}/{name}", name=name, repository="/home/dev/acme/shop", tier="process", profile="agent",
-        state="running", live="live", base="3f2a9c1d" + "0" * 32, base_ref="refs/heads/main", drift=0,
-        created=NOW - 750, purpose="", expires=None, needs="", processes=4, cpu=12.0, rss=310 << 20, denied=0,
-        stat=DiffStat(9, 182, 40), last_line="", unconfined=False,
-    )  # fmt: skip
+        key=f"{KEY}/{name}",
+        name=name,
+        repository="/home/dev/acme/shop",
+        tier="process",
+        profile="agent",
+        state="running",
+        live="live",
+        base="3f2a9c1d" + "0" * 32,
+        base_ref="refs/heads/main",
+        drift=0,
+        created=NOW - 750,
+        purpose="",
+        expires=None,
+        needs="",
+        processes=4,
+        cpu=12.0,
+        rss=310 << 20,
+        denied=0,
+        stat=DiffStat(9, 182, 40),
+        last_line="",
+        unconfined=False,
+    )
     return row._replace(**changes)
 
 
-def process(pid: int, depth: int, command: str, *, cpu: float = 0.0, rss: int = 4 << 20, age: float = 9.0,
-            state: str = "S", start: int = 1000) -> ProcessRow:  # fmt: skip
+def process(
+    pid: int,
+    depth: int,
+    command: str,
+    *,
+    cpu: float = 0.0,
+    rss: int = 4 << 20,
+    age: float = 9.0,
+    state: str = "S",
+    start: int = 1000,
+) -> ProcessRow:
     name = command.split(" ")[0].rsplit("/", 1)[-1]
     return ProcessRow(ProcessId(pid, start + pid), None, depth, state, cpu, rss, age, name, command, 1)
 
@@ -66,8 +92,18 @@ def session(
     number: int, argv: str, code: int | None = None, took: float = 41.0, pty: bool = False
 ) -> SessionRow:
     ended = None if code is None else NOW - 60
-    return SessionRow(number, tuple(argv.split()), pty, "running" if code is None else "exited", NOW - 60 - took,
-                      ended, code, 12.4, 420 << 20, None)  # fmt: skip
+    return SessionRow(
+        number,
+        tuple(argv.split()),
+        pty,
+        "running" if code is None else "exited",
+        NOW - 60 - took,
+        ended,
+        code,
+        12.4,
+        420 << 20,
+        None,
+    )
 
 
 PATCH = b"""diff --git a/src/auth/refresh.ts b/src/auth/refresh.ts
@@ -127,21 +163,28 @@ CHANGES = (
 )
 DIFF = Diff("3f2a9c1d" + "0" * 32, "9c1d" * 10, CHANGES, PATCH, ())
 CHECKS = (
-    CheckRow("ci-file", "warn", "a CI file is added: it runs with the repository's secrets", b".github/workflows/x.yml"),
-    CheckRow("lock-file", "warn", "a lock file changed: what is installed changes with it", b"package-lock.json"),
+    CheckRow("ci-file", "warn", "a CI file is added: it runs with secrets", b".github/workflows/x.yml"),
+    CheckRow("lock-file", "warn", "a lock file changed: so does what is installed", b"package-lock.json"),
     CheckRow("nested-git", "pass", "no nested repository", None),
     CheckRow("symlinks", "pass", "no symlink points outside the tree", None),
     CheckRow("bidi", "pass", "no bidirectional or invisible characters", None),
-)  # fmt: skip
+)
 AGENT = (
     process(4001, 0, "claude --resume", cpu=12, rss=310 << 20, age=750),
     process(4010, 1, "npm test", cpu=3, rss=96 << 20, age=12, state="S"),
     process(4011, 2, "node /work/node_modules/.bin/jest --watch", cpu=81, rss=420 << 20, age=9, state="R"),
-    process(4015, 3, "node /work/node_modules/jest-worker/build/workers/processChild.js", cpu=44, rss=180 << 20, age=8,
-            state="R"),
+    process(
+        4015,
+        3,
+        "node /work/node_modules/jest-worker/build/workers/processChild.js",
+        cpu=44,
+        rss=180 << 20,
+        age=8,
+        state="R",
+    ),
     process(4012, 1, "bash -c git status --porcelain", cpu=0, rss=4 << 20, age=1),
     process(4013, 1, "vite --host 127.0.0.1", cpu=0.2, rss=88 << 20, age=640),
-)  # fmt: skip
+)
 DENIED = tally(
     denial("net", "telemetry.example:443", 11),
     denial("fs-write", "/home/box/.npmrc", 3),
@@ -155,43 +198,121 @@ OUTPUT = (
     b"    expect(received).toBe(expected)\n\nTests: 3 failed, 41 passed, 44 total\nTime:  9.31 s\n"
 )
 FLEET = (
-    box("fix-auth", denied=17, drift=2, last_line="FAIL src/auth.test.ts (3)", cpu=140.0, processes=6, rss=1100 << 20),
-    box("deps-bump", tier="process", needs="waits for an answer since 40s", last_line="Proceed with the upgrade? (y/n)",
-        processes=2, cpu=0.0, rss=190 << 20, created=NOW - 3000, stat=DiffStat(2, 12, 12)),
-    box("docs-tour", state="proposed", live="", needs="its proposal waits for review", processes=0, cpu=0.0, rss=0,
-        created=NOW - 9000, stat=DiffStat(3, 40, 2), last_line="done, 3 files written"),
-    box("try-esm", tier="workspace", unconfined=True, state="idle", live="", processes=0, cpu=0.0, rss=0,
-        created=NOW - 90000, stat=DiffStat(0, 0, 0), drift=14),
-    box("bench-io", state="running", live="lost", processes=0, cpu=0, rss=0, created=NOW - 400, stat=None,
-        needs="its keeper was lost"),
-)  # fmt: skip
+    box(
+        "fix-auth",
+        denied=17,
+        drift=2,
+        last_line="FAIL src/auth.test.ts (3)",
+        cpu=140.0,
+        processes=6,
+        rss=1100 << 20,
+    ),
+    box(
+        "deps-bump",
+        tier="process",
+        needs="waits for an answer since 40s",
+        last_line="Proceed with the upgrade? (y/n)",
+        processes=2,
+        cpu=0.0,
+        rss=190 << 20,
+        created=NOW - 3000,
+        stat=DiffStat(2, 12, 12),
+    ),
+    box(
+        "docs-tour",
+        state="proposed",
+        live="",
+        needs="its proposal waits for review",
+        processes=0,
+        cpu=0.0,
+        rss=0,
+        created=NOW - 9000,
+        stat=DiffStat(3, 40, 2),
+        last_line="done, 3 files written",
+    ),
+    box(
+        "try-esm",
+        tier="workspace",
+        unconfined=True,
+        state="idle",
+        live="",
+        processes=0,
+        cpu=0.0,
+        rss=0,
+        created=NOW - 90000,
+        stat=DiffStat(0, 0, 0),
+        drift=14,
+    ),
+    box(
+        "bench-io",
+        state="running",
+        live="lost",
+        processes=0,
+        cpu=0,
+        rss=0,
+        created=NOW - 400,
+        stat=None,
+        needs="its keeper was lost",
+    ),
+)
 STATUS = BoxStatus(
-    FLEET[0], "41aa" * 16, "devbox (Linux 6.18)", "checkout",
+    FLEET[0],
+    "41aa" * 16,
+    "devbox (Linux 6.18)",
+    "checkout",
     (
-        Enforcement("fs.read", "/usr, /etc/ssl", "/usr, /etc/ssl", "", "private root + landlock 7", "read of ~/.ssh refused"),
-        Enforcement("net.mode", "deny", "deny", "", "empty network namespace", "connect to 1.1.1.1:443 refused"),
-        Enforcement("resources.mem", "2G", "", "no cgroup delegation for this user", "RLIMIT_DATA per process", ""),
+        Enforcement(
+            "fs.read",
+            "/usr, /etc/ssl",
+            "/usr, /etc/ssl",
+            "",
+            "private root + landlock 7",
+            "read of ~/.ssh refused",
+        ),
+        Enforcement(
+            "net.mode", "deny", "deny", "", "empty network namespace", "connect to 1.1.1.1:443 refused"
+        ),
+        Enforcement(
+            "resources.mem", "2G", "", "no cgroup delegation for this user", "RLIMIT_DATA per process", ""
+        ),
     ),
     (
-        Claim("write-outside", "a write outside the grants fails", "proved", "open(/etc/cloche-probe) gave EACCES", 0.0004),
+        Claim(
+            "write-outside",
+            "a write outside the grants fails",
+            "proved",
+            "open(/etc/cloche-probe) gave EACCES",
+            0.0004,
+        ),
         Claim("no-network", "no packet leaves", "proved", "connect gave ENETUNREACH", 0.0002),
-        Claim("inherit", "a double-forked child is bound as well", "proved", "same refusals in a daemon", 0.002),
+        Claim(
+            "inherit", "a double-forked child is bound as well", "proved", "same refusals in a daemon", 0.002
+        ),
     ),
     (
-        ("Where do package scripts execute?", "inside, under the same policy as every other process of the box"),
-        ("Which home directory and credentials can they see?", "an empty private home; no credential of yours"),
+        ("Where do package scripts execute?", "inside, under the policy of every other process"),
+        (
+            "Which home directory and credentials can they see?",
+            "an empty private home; no credential of yours",
+        ),
         ("Where does the dev server listen?", "on the box's own loopback; the host cannot reach it"),
         ("Which browser profile opens the page?", "none: no browser is opened by this box"),
         ("Can the agent write the accepted result directly?", "no: only a person applies a proposal"),
     ),
     None,
-)  # fmt: skip
+)
 CLAIMS = (
-    Claim("process", "the process tier starts and holds", "proved", "a confined child was refused a write outside", 0.018),
+    Claim(
+        "process",
+        "the process tier starts and holds",
+        "proved",
+        "a confined child was refused a write outside",
+        0.018,
+    ),
     Claim("supervised", "", "failed", "this version does not build the supervised tier", 0.0),
     Claim("container", "", "failed", "this version does not build the container tier", 0.0),
     Claim("microvm", "", "failed", "this version does not build the microvm tier", 0.0),
-)  # fmt: skip
+)
 SNAPSHOT = SnapshotInfo("9c1d" * 10, "3f2a9c1d" + "0" * 32, "ab" * 20, NOW - 30, DiffStat(3, 11, 4))
 RECORDS = tuple(
     JournalRecord(n, NOW - 700 + 30 * n, kind, data, "")
@@ -203,15 +324,23 @@ RECORDS = tuple(
             ("session-start", {"session": 1, "argv": ["claude", "--resume"], "pty": True}),
             ("exec", {"pid": 4010, "argv": ["npm", "test"]}),
             ("denial", {"kind": "net", "object": "telemetry.example:443", "count": 11, "command": "node"}),
-            ("denial", {"kind": "fs-read", "object": "/home/dev/.ssh/id_ed25519", "count": 2, "command": "postinstall.js"}),
+            (
+                "denial",
+                {
+                    "kind": "fs-read",
+                    "object": "/home/dev/.ssh/id_ed25519",
+                    "count": 2,
+                    "command": "postinstall.js",
+                },
+            ),
             ("session-exit", {"session": 2, "exit": 1, "wall": 41.2, "cpu": 12.4, "peak_rss": 420 << 20}),
         )
     )
-)  # fmt: skip
+)
 
 
 class FrozenEngine:
-    """Answers from values. ``wait`` is called before each answer with the verb and the box: a fault to inject."""
+    Claim("process", "the process tier holds", "proved", "a confined child was refused a write outside", 0.018),
 
     def __init__(self, rows: tuple[BoxRow, ...] = FLEET) -> None:
         self.rows = rows
@@ -283,15 +412,17 @@ class FrozenEngine:
         self.wait("review", ref)
         ran = (session(1, "claude --resume", 0, 700), session(2, "npm test", 0))
         row = self._row(ref)
-        return ReviewView(row, SNAPSHOT, "41aa" * 16, self.diff, self.checks, DENIED, ran, "refs/heads/main",
-                          SNAPSHOT.base)  # fmt: skip
+        return ReviewView(
+            row, SNAPSHOT, "41aa" * 16, self.diff, self.checks, DENIED, ran, "refs/heads/main", SNAPSHOT.base
+        )
 
     def export(self, ref: str, out: Path, force: bool = False) -> ExportOutcome:
         self._note("export", ref, out, force)
         return ExportOutcome(str(out), ("patch.diff", "report.md", "receipt.json"), SNAPSHOT)
 
-    def apply(self, ref: str, *, squash: bool = False, as_name: str | None = None,
-              expect: str | None = None) -> ApplyOutcome:  # fmt: skip
+    def apply(
+        self, ref: str, *, squash: bool = False, as_name: str | None = None, expect: str | None = None
+    ) -> ApplyOutcome:
         self._note("apply", ref, squash, as_name, expect)
         return ApplyOutcome("refs/heads/main", SNAPSHOT.base, "b" * 40, "fast-forward", "person")
 

@@ -161,8 +161,9 @@ def _run(paths: BoxPaths, job: dict[str, Any], seconds: float) -> tuple[dict[str
                 finally:
                     walker.kill()
             if not text:
-                if importer.poll():  # it ended first, and its reader with it
-                    raise failure(("fast-import",), Output(importer.returncode, *importer.communicate()))
+                if b"BrokenPipeError" in complaint:  # the import ended first
+                    answer, complaint = importer.communicate(timeout=GRACE)
+                    raise failure(("fast-import",), Output(importer.returncode, answer, complaint))
                 raise _died(paths, walker.returncode, complaint)
             report: dict[str, Any] = json.loads(text)
             answer, complaint = importer.communicate(timeout=seconds)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 INTERVAL = 1.0  # seconds between two records of a key that repeats
 MAX_KEYS = 1000  # distinct refusals that are remembered at a time
 NEW_PER_SECOND = 200  # distinct refusals that get a record of their own in one second
+REPEATS_PER_SECOND = 100  # records of repeats in one second; the rest goes on being counted
 MAX_OBJECT = 512  # characters of an object
 
 
@@ -75,13 +76,19 @@ class Denials:
         """Refusals that are counted here and not in any record yet."""
         return self._others + sum(entry.count for entry in self._entries.values())
 
-    def flush(self) -> None:
-        """Write the repeats; to be called every ``INTERVAL`` and at the end."""
+    def flush(self, *, everything: bool = True) -> None:
+        """Write the repeats, or every ``INTERVAL`` as many as one interval may write."""
         self._new = 0
+        left = len(self._entries) if everything else REPEATS_PER_SECOND
         for refusal, entry in list(self._entries.items()):
             if entry.count:
+                if left <= 0:
+                    continue
+                left -= 1
                 self._write(refusal, entry.count, entry.first, entry.last, entry.pid, entry.command)
                 entry.count = 0
+                # To the end of the line, so that next time the others come first.
+                self._entries[refusal] = self._entries.pop(refusal)
             elif len(self._entries) > MAX_KEYS // 2:
                 del self._entries[refusal]  # quiet for an interval: makes room, its row stays in the tally
         if self._others:

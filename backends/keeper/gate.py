@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from backends.evidence.redact import redact_argv
+from backends.keeper.budget import Budget
 from backends.keeper.callers import Caller, Callers
 from backends.keeper.denials import Refusal
 from backends.keeper.inside import Host, Inside
@@ -34,8 +35,7 @@ SLICE = 0.005  # seconds of one turn; others wait no longer for a flood
 AT_FDCWD = 0xFFFFFF9C
 AT_EMPTY_PATH = 0x1000
 O_PATH = 0o10000000
-EXECS_PER_SECOND = 2000  # execs that get a record of their own; more are counted as lost
-MAX_EXECS = 500_000  # in one launch
+ARGV_BYTES = 4096  # of an argv that is journalled
 MAX_PIDS = 8192  # processes whose pid inside is remembered until they end
 
 
@@ -73,9 +73,7 @@ class Gate:
         self._reach: Reach | None = None
         self._inside: Inside | None = None
         self._network: Network | None = None
-        self._execs = 0
-        self._burst = 0
-        self._lost = 0
+        self._execs = Budget("execs", record)
         self.counting = False
         self.name_cache_asked = 0
         self.inside_pids: dict[int, int] = {}
@@ -119,10 +117,7 @@ class Gate:
 
     def tick(self) -> None:
         """Once a second: what was too much to journal one by one."""
-        self._burst = 0
-        if self._lost:
-            self._record("lost", {"what": "execs", "count": self._lost})
-            self._lost = 0
+        self._execs.tick()
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -244,7 +239,7 @@ class Gate:
         try:
             with Memory(note.pid) as memory:
                 name = memory.string(name_at)
-                argv = memory.strings(argv_at)
+                argv = memory.strings(argv_at, total=ARGV_BYTES)
         except OSError:
             return
         if not notify.valid(self._fd, note.id):
@@ -271,11 +266,8 @@ class Gate:
             self.inside_pids[caller.inside] = caller.pid
         if len(self.inside_pids) > MAX_PIDS:
             del self.inside_pids[next(iter(self.inside_pids))]
-        if self._burst >= EXECS_PER_SECOND or self._execs >= MAX_EXECS:
-            self._lost += 1
+        if not self._execs.take():
             return
-        self._burst += 1
-        self._execs += 1
         self._record(
             "exec",
             {

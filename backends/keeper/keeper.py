@@ -8,8 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from backends.boxes.layout import BoxPaths
+from backends.errors import ClocheError
 from backends.evidence.journal import Journal
 from backends.keeper import census, init_protocol
+from backends.keeper.budget import Budget
 from backends.keeper.denials import INTERVAL, Denials, Refusal
 from backends.keeper.gate import Gate
 from backends.keeper.init_protocol import Message
@@ -29,6 +31,7 @@ from backends.snapshots import Claim, ProcessId
 from backends.tiers.protocol import LaunchSpec, LiveBox
 
 END_PATIENCE = 1.0  # seconds that init gets to end the tree itself before it is killed
+CENSUS_LIFE = 0.25  # seconds; a scan of /proc costs with every process of the host, and every pane asks
 SWEEPS = 200  # rounds of looking for survivors
 FLUSH_PATIENCE = 1.0  # seconds that clients get to take their last replies
 
@@ -59,6 +62,7 @@ class Keeper:
         self.recorder = Recorder(loop, Journal(spec.paths.journal, patience=0.2), log)
         self.recorder.read_back()
         self.denials = Denials(self.recorder.note)
+        self._exits = Budget("exits", self.recorder.note)
         self.state = state(self.recorder)
         self.live = Live(spec.paths)
         self.ended: list[Callable[[], None]] = []  # called when nothing of the box is left
@@ -70,6 +74,7 @@ class Keeper:
         self._linger_timer: Timer | None = None
         self._ready: Callable[[tuple[Claim, ...] | None, str], None] | None = ready
         self._why = ""
+        self._census: tuple[float, census.Census] | None = None
         self._over = False
         self.gate: Gate | None = None
         self.link = Link(loop, box.control, self._hear, self._link_lost)
@@ -136,7 +141,8 @@ class Keeper:
 
     def _tick(self) -> None:
         self.loop.later(INTERVAL, self._tick)
-        self.denials.flush()
+        self.denials.flush(everything=False)
+        self._exits.tick()
         if self.gate is not None:
             self.gate.tick()
         if self.recorder.subscribers:
@@ -167,6 +173,15 @@ class Keeper:
             self._linger_timer = None
         self.state.running("first process")
         self.limits.wake()
+
+    def census(self) -> census.Census:
+        """The box's processes, at most a moment old; exact when there are none."""
+        now = time.monotonic()
+        if not census.children(self.box.init.pid):
+            return census.Census({})
+        if self._census is None or now > self._census[0] + CENSUS_LIFE:
+            self._census = (now, census.take(self.box.init.pid))
+        return self._census[1]
 
     @property
     def busy(self) -> bool:
@@ -233,16 +248,17 @@ class Keeper:
         session = self.sessions.all.get(number) if isinstance(number, int) else None
         if session is not None and session.ident is not None:
             known = session.ident.pid
-        self.recorder.note(
-            "exit",
-            {
-                "pid": known,
-                "inside": pid,
-                "status": status,
-                "cpu": usage.cpu if usage else None,
-                "peak_rss": usage.peak_rss if usage else None,
-            },
-        )
+        if self._exits.take():
+            self.recorder.note(
+                "exit",
+                {
+                    "pid": known,
+                    "inside": pid,
+                    "status": status,
+                    "cpu": usage.cpu if usage else None,
+                    "peak_rss": usage.peak_rss if usage else None,
+                },
+            )
         if isinstance(number, int):
             self.sessions.exited(number, status, usage)
         self._look()
@@ -308,22 +324,34 @@ class Keeper:
         self.finish()
 
     def finish(self) -> None:
-        """Write the last records; nothing of the box is left."""
+        """Write the last records; nothing of the box is left. A full disk must not keep us here."""
+        for step in (self._count_up, self._remove_groups, self._last_records):
+            try:
+                step()
+            except (OSError, ClocheError) as error:
+                self.log.failure(f"end {step.__name__}", error)
+        for call in self.ended:
+            call()
+
+    def _count_up(self) -> None:
         if self.gate is not None:
             self.gate.tick()
             self.gate.close()
-        self.denials.flush()
+        self._exits.tick()
         self.limits.close()
+        self.denials.flush()
+
+    def _remove_groups(self) -> None:
         left = cgroups.remove(self.box.cgroups)
         if left:
             self.log.note(f"control groups could not be removed: {left}")
+
+    def _last_records(self) -> None:
         self.state.idle(self._why)
         self.recorder.flush(sync=True)
         self.live.end(self._why)
         if self.live.facts:
             self.state.anchor()
-        for call in self.ended:
-            call()
 
 
 def _usage(message: Mapping[str, object]) -> Usage | None:

@@ -188,16 +188,27 @@ class _Serving:
 
     def _ready(self, claims: tuple[Claim, ...] | None, why: str) -> None:
         self._patience.cancel()
-        keeper = self._keeper
-        if claims is None:
-            self._failure = Refused(
-                "the box does not start",
-                why,
-                "cloche probe says what this host can enforce",
-                code="launch-refused",
+        try:
+            if claims is None:
+                raise Refused(
+                    "the box does not start",
+                    why,
+                    "cloche probe says what this host can enforce",
+                    code="launch-refused",
+                )
+            self._open(claims)
+        except ClocheError as error:
+            self._failure = error
+            self._keeper.stop(error.why, "keeper")
+        except OSError as error:
+            self._failure = ClocheError(
+                "the box does not start", str(error), f"see {self._paths.keeper_log}", code="keeper-failure"
             )
-            keeper.stop(why, "keeper")
-            return
+            self._keeper.stop(str(error), "keeper")
+
+    def _open(self, claims: tuple[Claim, ...]) -> None:
+        """The box keeps its promises: write down what holds, and let clients in."""
+        keeper = self._keeper
         path = os.fspath(socket_path(self._paths))
         self._requests = Requests(keeper)
         self._server = Server(self._loop, path, self._log, self._requests.handle)

@@ -123,7 +123,7 @@ class Requests:
         line = keeper.sessions.output.last_line()
         return {
             "state": keeper.state.now,
-            "processes": len(census.take(keeper.box.init.pid)),
+            "processes": len(keeper.census()),
             "sessions": len(keeper.sessions.live),
             "denied": keeper.recorder.projection.total
             + keeper.denials.waiting

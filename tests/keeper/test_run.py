@@ -108,7 +108,7 @@ def test_a_session_outlives_its_client(box: BoxPaths, keeper: KeeperClient) -> N
 
 
 def test_signals_reach_the_whole_process_group(keeper: KeeperClient) -> None:
-    script = "trap 'echo caught; exit 5' TERM; sleep 60 & echo ready; wait"
+    script = "trap 'echo caught; exit 5' TERM; (trap - TERM; echo ready; exec sleep 60) & wait"
     running = Running(keeper, ["/bin/sh", "-c", script])
     running.read(b"ready\n")
     keeper.call("signal", session=running.session, signal=int(signal.SIGTERM))

@@ -45,7 +45,7 @@ def test_ctrl_c_interrupts_the_foreground_only(keeper: KeeperClient) -> None:
     screen.type(b"\x03")
     screen.type(b"echo still''-here\n")
     screen.until(b"still-here\r\n")
-    assert keeper.call("stat")["processes"] == 1
+    wait_until(lambda: keeper.call("stat")["processes"] == 1, "only the shell is left")
 
 
 def test_detached_session_goes_on_and_shows_its_last_screen_again(

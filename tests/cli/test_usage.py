@@ -175,7 +175,8 @@ def test_run_imports_nothing_that_only_other_verbs_need(cli: Cli, repo: Path) ->
         "import sys; from app.cli import main\n"
         "code = main(['run', 'b', '--', 'true'])\n"
         "heavy = {'argparse', 'rich', 'tomllib', 'subprocess', 'dataclasses', 'asyncio', 'textual',\n"
-        "         'psutil', 'pyroute2', 'git', 'watchfiles', 'backends.policy.schema', 'backends.gate.apply'}\n"
+        "         'psutil', 'pyroute2', 'git', 'watchfiles', 'backends.policy.schema',\n"
+        "         'backends.gate.apply'}\n"
         "print(code, sorted(heavy & set(sys.modules)))\n"
     )
     import sys

@@ -180,20 +180,13 @@ class Lister:
 
     # ---------------------------------------------------------------- one box in full
 
-    def _numbers(self, reply: dict[str, Any]) -> dict[int, int]:
-        return {
-            row["process"][0]: row["id"]
-            for row in reply.get("sessions", [])
-            if isinstance(row, dict) and row.get("process")
-        }
-
     def processes(self, paths: BoxPaths) -> tuple[ProcessRow, ...]:
         """The process tree; shown from /proc even while the keeper is slow."""
         live = liveness.read(paths)
         if not liveness.alive(live.init):
             return ()
-        reply = asking.ask({paths.key: paths}, [("sessions", {})])[paths.key].replies.get("sessions", {})
-        return self._meter.scan().tree(live.init, self._numbers(reply))
+        replies = asking.ask({paths.key: paths}, [("processes", {})])[paths.key].replies
+        return self._meter.scan().tree(live.init, _numbers(replies.get("processes", {})))
 
     def view(self, paths: BoxPaths, lines: int) -> BoxView:
         """Row, processes, tally, sessions and the tail of the output of one box."""
@@ -205,13 +198,14 @@ class Lister:
             questions: list[asking.Question] = [
                 ("stat", {}),
                 ("sessions", {}),
+                ("processes", {}),
                 ("output", {"session": None, "limit": min(lines * 512, 1 << 18)}),
             ]
             answers = asking.ask({paths.key: paths}, questions)[paths.key]
             scan = self._meter.scan()
         row = self._row(store.Entry(paths, manifest, None), live, answers, scan)
         replies = answers.replies if answers else {}
-        tree = scan.tree(live.init, self._numbers(replies.get("sessions", {}))) if scan else ()
+        tree = scan.tree(live.init, _numbers(replies.get("processes", {}))) if scan else ()
         with self._lock:
             digest = self._digests.setdefault(paths.key, records.Digest(paths))
         digest.refresh()
@@ -222,6 +216,12 @@ class Lister:
             _with_processes(digest.sessions(live.kind == "live"), replies.get("sessions", {})),
             base64.b64decode(replies.get("output", {}).get("data", "")),
         )
+
+
+def _numbers(reply: dict[str, Any]) -> dict[int, int]:
+    """Pid to session, as the keeper tells it: it knows also who left its session's tree."""
+    rows = reply.get("processes", [])
+    return {row["pid"]: row["session"] for row in rows if row.get("session") is not None}
 
 
 def _with_processes(rows: tuple[SessionRow, ...], reply: dict[str, Any]) -> tuple[SessionRow, ...]:

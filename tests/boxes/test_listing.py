@@ -122,7 +122,7 @@ def test_the_tree_of_processes_has_sessions_depth_and_redacted_commands(engine: 
     by_command = {row.command: row for row in rows}
     sleeper = next(row for row in rows if row.command == "sleep 301")
     assert sleeper.depth == 1 and sleeper.parent is not None
-    assert "sleep 302" in by_command
+    assert by_command["sleep 302"].session == 1 == sleeper.session, "also after leaving its parent"
     assert not any("hunter2" in row.command for row in rows)
     view = engine.view("a")
     assert {row.ident for row in view.processes} == {row.ident for row in rows}

@@ -1,8 +1,7 @@
 """The append-only record of one box: one canonical JSON object a line, chained by hashes.
 
-A record is ``{"seq", "time", "kind", "data", "prev", "hash"}``; ``hash`` is the SHA-256 of the canonical JSON
-of the record without ``hash``, ``prev`` the hash of the record before (64 zeros for the first), ``seq``
-counts from 1. Several processes write one journal: each append holds flock(2) on the file itself.
+A record is described in :mod:`backends.evidence.chain`. Several processes write one journal: each append
+holds flock(2) on the file itself.
 
 A chain shows a change in the middle, not a cut tail: whoever needs that keeps an ``Anchor`` (count and head)
 somewhere else and passes it to ``verify``.
@@ -12,8 +11,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,12 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backends.errors import Busy, Refused
+from backends.evidence.chain import GENESIS, digest, link, parse, record_of
 from backends.snapshots import JournalRecord
 
-GENESIS = "0" * 64
 LOCK_PATIENCE = 5.0  # seconds; a writer holds the lock for microseconds, so this one is stopped or stuck
 _BLOCK = 65536
-_FIELDS = frozenset({"seq", "time", "kind", "data", "prev", "hash"})
 
 
 class Anchor(NamedTuple):
@@ -50,16 +46,6 @@ class _Tail(NamedTuple):
     size: int
     seq: int
     head: str
-
-
-def canonical(value: object) -> bytes:
-    """The one JSON text of a value: sorted keys, no spaces, ASCII (lone surrogates as ``\\udcXX``).
-
-    Raises ValueError for NaN and infinities, TypeError for what JSON cannot hold.
-    """
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode()
 
 
 class Journal:
@@ -117,11 +103,11 @@ def read(path: Path) -> Iterator[JournalRecord]:
     kind ``unreadable`` (no hash) with its line number, so that damage hides nothing after it. No file: none.
     """
     for number, line in _lines(path):
-        parsed = _parse(line)
+        parsed = parse(line)
         if isinstance(parsed, str):
             yield JournalRecord(number, 0.0, "unreadable", {"line": number, "why": parsed}, "")
         else:
-            yield _record(parsed)
+            yield record_of(parsed)
 
 
 def read_on(
@@ -145,11 +131,11 @@ def read_on(
                 break
             offset += len(text)
             line += 1
-            parsed = _parse(text)
+            parsed = parse(text)
             if isinstance(parsed, str):
                 found.append(JournalRecord(line, 0.0, "unreadable", {"line": line, "why": parsed}, ""))
             else:
-                found.append(_record(parsed))
+                found.append(record_of(parsed))
     return found, offset
 
 
@@ -164,10 +150,10 @@ def head(path: Path) -> Anchor:
         line, _ = _last_line(descriptor, size)
         if not line:
             return Anchor(0, GENESIS)
-        parsed = _parse(line)
+        parsed = parse(line)
         if isinstance(parsed, str):
-            return Anchor(_count_lines(descriptor, size), _digest_of(line))
-        record = _record(parsed)
+            return Anchor(_count_lines(descriptor, size), digest(line))
+        record = record_of(parsed)
         return Anchor(record.seq, record.hash)
     finally:
         os.close(descriptor)
@@ -185,10 +171,10 @@ def verify(path: Path, anchor: tuple[int, str] | None = None) -> Verification:
         if not line.endswith(b"\n"):
             torn = len(line)
             break
-        parsed = _parse(line)
+        parsed = parse(line)
         if isinstance(parsed, str):
             problems.append(f"line {number}: {parsed}")
-            previous, expected = _digest_of(line), number + 1
+            previous, expected = digest(line), number + 1
         else:
             if parsed["prev"] != previous:
                 problems.append(f"line {number}: does not follow the line before it")
@@ -234,12 +220,12 @@ def _repair(descriptor: int, inode: int, size: int) -> tuple[_Tail, list[tuple[s
         notes.append(("torn", {"dropped": size - end}))
     if not line:
         return _Tail(inode, end, 0, GENESIS), notes
-    parsed = _parse(line)
+    parsed = parse(line)
     if isinstance(parsed, str):
         number = _count_lines(descriptor, end)
         notes.append(("damaged", {"line": number, "why": parsed}))
-        return _Tail(inode, end, number, _digest_of(line)), notes
-    record = _record(parsed)
+        return _Tail(inode, end, number, digest(line)), notes
+    record = record_of(parsed)
     return _Tail(inode, end, record.seq, record.hash), notes
 
 
@@ -249,13 +235,10 @@ def _link(tail: _Tail, items: list[tuple[str, Mapping[str, object]]]) -> tuple[l
     seq, previous = tail.seq, tail.head
     for kind, data in items:
         seq += 1
-        body: dict[str, object] = {
-            "seq": seq, "time": round(time.time(), 6), "kind": kind, "data": dict(data), "prev": previous,
-        }  # fmt: skip
-        previous = _digest_of(canonical(body))
-        body["hash"] = previous
-        lines.append(canonical(body) + b"\n")
-        records.append(_record(body))
+        record, line = link(seq, previous, time.time(), kind, data)
+        previous = record.hash
+        records.append(record)
+        lines.append(line)
     return records, b"".join(lines)
 
 
@@ -317,43 +300,3 @@ def _lines(path: Path, *, keep_torn: bool = False) -> Iterator[tuple[int, bytes]
         for number, line in enumerate(stream, 1):
             if keep_torn or line.endswith(b"\n"):
                 yield number, line
-
-
-def _digest_of(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
-
-
-def _parse(line: bytes) -> dict[str, object] | str:
-    """The record of a finished line, or the words for what is wrong with it (links are not looked at)."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return "is not JSON"
-    if not isinstance(value, dict) or value.keys() != _FIELDS:
-        return "is not a journal record"
-    seq, when = value["seq"], value["time"]
-    if (
-        type(seq) is not int
-        or type(when) not in (int, float)
-        or not isinstance(value["kind"], str)
-        or not isinstance(value["data"], dict)
-        or not isinstance(value["prev"], str)
-    ):
-        return "has a field of the wrong type"
-    try:
-        text = canonical(value) + b"\n"
-    except ValueError:
-        return "holds a number that JSON does not know"
-    if text != line:
-        return "is not in canonical form"
-    given = value.pop("hash")
-    if _digest_of(canonical(value)) != given:
-        return "was changed: its hash does not fit"
-    value["hash"] = given
-    return value
-
-
-def _record(body: Mapping[str, object]) -> JournalRecord:
-    seq, when, data = body["seq"], body["time"], body["data"]
-    assert isinstance(seq, int) and isinstance(when, (int, float)) and isinstance(data, dict)
-    return JournalRecord(seq, float(when), str(body["kind"]), data, str(body["hash"]))

@@ -16,6 +16,7 @@ from typing import Any
 
 from backends.errors import ClocheError, UsageError
 from backends.evidence import journal as journals
+from backends.evidence.chain import canonical
 from backends.evidence.receipts import tally_value
 from backends.evidence.tally import project
 from backends.snapshots import Finding, NotObserved
@@ -93,7 +94,7 @@ def _policy(receipt: Mapping[str, Any]) -> Finding:
     policy = policy if isinstance(policy, dict) else {}
     digest = policy.get("digest")
     # The bytes of policy.json: canonical JSON and a line end.
-    found = hashlib.sha256(journals.canonical(policy.get("resolved")) + b"\n").hexdigest()
+    found = hashlib.sha256(canonical(policy.get("resolved")) + b"\n").hexdigest()
     if digest != found:
         return _fail("policy", f"the policy in the receipt has the digest {found}, not {str(digest)[:80]}")
     return Finding("policy", "ok", "the policy has the digest that the receipt names", f"SHA-256 {found}", "")

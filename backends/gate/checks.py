@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from backends.errors import Refused
 from backends.evidence.visible import hidden, name_of, text_of
 from backends.gate import content
-from backends.gate.links import escape_of
-from backends.gate.names import folded, parents, refused_name
-from backends.gate.objects import FOLDER, GITLINK, SYMLINK, Entry, contents, listing, sizes
+from backends.gate.objects import FOLDER, GITLINK, Entry, contents, listing, sizes
+from backends.gate.rows import REFUSED, WARNED, Rows
 from backends.gate.settings import changed_settings
+from backends.gate.structure import check_links, check_shape
 from backends.gate.watchlist import watched
 from backends.snapshots import CheckRow
 from backends.trees.names import embedded_repositories
@@ -23,62 +23,7 @@ from backends.trees.names import embedded_repositories
 if TYPE_CHECKING:
     from backends.trees.git import Git
 
-REFUSED = "refuse"
-WARNED = "warn"
-PASSED = "pass"
-MAX_ROWS = 100  # of one check; the rest is counted in a last row
-
-# Every check with what it means that it found nothing, in the order in which a reviewer reads them.
-CHECKS: dict[str, str] = {
-    "name": "no path is absolute, steps out of its folder or reads as .git to any file system",
-    "tree": "the tree holds plain files, folders and links only, each path once, none below a link",
-    "symlink": "no new or changed symbolic link leads out of the tree",
-    "submodule": "no submodule pointer was added, moved or removed",
-    "repository": "no folder of the tree is a repository to Git",
-    "special-file": "no device, pipe or socket was left in the tree",
-    "unread": "everything in the tree could be read",
-    "box-finding": "nothing was found in the box's own repository that could run on the host",
-    "policy": "Cloche's policy file was not touched",
-    "agent-config": "no file that instructs coding agents or names their tools was touched",
-    "hooks": "no hook was touched",
-    "ci": "no file that continuous integration runs was touched",
-    "runs-by-itself": "no file that starts programs by itself was touched",
-    "package-script": "no install script of a package was touched",
-    "lock-file": "no lock file was touched",
-    "executable": "no executable bit was changed",
-    "large": "no changed file is large",
-    "binary": "no changed file is binary",
-    "invisible-name": "no changed name holds invisible or reordering characters",
-    "invisible-text": "no added line holds invisible, reordering or control characters",
-}
-_MODES = frozenset((0o100644, 0o100755, SYMLINK, FOLDER, GITLINK))
 _NEVER_CARRIED = ("fifo", "pipe", "socket")  # which Git leaves out of every commit as well
-
-
-class _Rows:
-    """Rows by check; a check never holds more than its share of a flood."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, list[CheckRow]] = {check: [] for check in CHECKS}
-        self._more: dict[str, int] = {}
-
-    def add(self, check: str, verdict: str, reason: str, path: bytes | None) -> None:
-        rows = self._found[check]
-        if len(rows) < MAX_ROWS:
-            rows.append(CheckRow(check, verdict, reason, path))
-            return
-        self._more[check] = self._more.get(check, 0) + 1
-        if verdict == REFUSED and rows[-1].verdict != REFUSED:
-            rows[-1] = CheckRow(check, verdict, reason, path)
-
-    def finish(self) -> tuple[CheckRow, ...]:
-        out: list[CheckRow] = []
-        for check, sentence in CHECKS.items():
-            rows = self._found[check]
-            out += rows or [CheckRow(check, PASSED, sentence, None)]
-            if check in self._more:
-                out.append(CheckRow(check, rows[-1].verdict, f"and {self._more[check]} more", None))
-        return tuple(out)
 
 
 class _Change:
@@ -115,10 +60,10 @@ def run_checks(
         if base.entries.get(path) != tree.entries.get(path)
     ]
     changes = [c for c in changes if not {c.old and c.old.mode, c.new and c.new.mode} <= {FOLDER, None}]
-    rows = _Rows()
+    rows = Rows()
     known = frozenset(embedded_repositories(base.entries))
-    _check_shape(rows, base.entries, tree.entries, tree.repeated, known)
-    _check_links(rows, git, base.entries, tree.entries)
+    check_shape(rows, base.entries, tree.entries, tree.repeated, known)
+    check_links(rows, git, base.entries, tree.entries)
     _check_left_out(rows, skipped, findings, known)
     if unlisted:
         rows.add(
@@ -151,55 +96,8 @@ def require(rows: Sequence[CheckRow], act: str) -> None:
     )
 
 
-def _check_shape(
-    rows: _Rows,
-    base: dict[bytes, Entry],
-    tree: dict[bytes, Entry],
-    repeated: tuple[bytes, ...],
-    known: frozenset[bytes],
-) -> None:
-    for path in repeated:
-        rows.add("tree", REFUSED, "the tree names this path twice", path)
-    by_fold: dict[str, bytes] = {}
-    for path, entry in tree.items():
-        if base.get(path) != entry:
-            why = refused_name(path)
-            if why:
-                rows.add("name", REFUSED, why, path)
-        if entry.mode not in _MODES:
-            rows.add("tree", REFUSED, f"has the mode {entry.mode:o}, which is no file, folder or link", path)
-        for folder in parents(path)[-1:]:
-            above = tree.get(folder)
-            if above is None or above.mode != FOLDER:
-                rows.add("tree", REFUSED, "lies below something that is no folder", path)
-        other = by_fold.setdefault(folded(path), path)
-        if other != path and (path not in base or other not in base):
-            linked = SYMLINK in (entry.mode, tree[other].mode)
-            rows.add(
-                "tree" if linked else "invisible-name",
-                REFUSED if linked else WARNED,
-                f"is one with {text_of(other)} where case or normal form does not count",
-                path,
-            )
-    for folder in embedded_repositories(tree):
-        if folder not in known:
-            rows.add("repository", REFUSED, "is a repository to Git: it could run programs there", folder)
-
-
-def _check_links(rows: _Rows, git: Git, base: dict[bytes, Entry], tree: dict[bytes, Entry]) -> None:
-    oids = {e.oid for side in (base, tree) for e in side.values() if e.mode == SYMLINK}
-    targets = dict(contents(git, sizes(git, oids)))
-    before = {path: targets[e.oid] for path, e in base.items() if e.mode == SYMLINK}
-    after = {path: targets[e.oid] for path, e in tree.items() if e.mode == SYMLINK}
-    for path in sorted(after):
-        why = escape_of(path, after)
-        # A link that led outside in the base already is the source's own; one that does so now is not.
-        if why and not (before.get(path) == after[path] and escape_of(path, before)):
-            rows.add("symlink", REFUSED, f"{why}: {text_of(after[path][:200])}", path)
-
-
 def _check_left_out(
-    rows: _Rows,
+    rows: Rows,
     skipped: Iterable[tuple[bytes, str]],
     findings: Iterable[tuple[str, bytes, str]],
     known: frozenset[bytes],
@@ -218,7 +116,7 @@ def _check_left_out(
             rows.add("submodule" if kind == "submodule" else "box-finding", WARNED, text, path)
 
 
-def _check_change(rows: _Rows, change: _Change) -> None:
+def _check_change(rows: Rows, change: _Change) -> None:
     path, old, new = change.path, change.old, change.new
     modes = (old.mode if old else 0, new.mode if new else 0)
     if modes[1] == GITLINK:
@@ -238,7 +136,7 @@ def _check_change(rows: _Rows, change: _Change) -> None:
         rows.add("invisible-name", WARNED, "holds " + ", ".join(map(name_of, characters[:4])), path)
 
 
-def _check_contents(rows: _Rows, git: Git, changes: list[_Change]) -> None:
+def _check_contents(rows: Rows, git: Git, changes: list[_Change]) -> None:
     files = [c for c in changes if c.is_file(c.new) or c.is_file(c.old)]
     known = sizes(git, (side.oid for c in files for side in (c.old, c.new) if side and side.mode != GITLINK))
     for change in files:
@@ -269,7 +167,7 @@ def _groups(files: list[_Change], known: dict[str, int]) -> Iterable[list[_Chang
         yield group
 
 
-def _check_file(rows: _Rows, change: _Change, blobs: dict[str, bytes]) -> None:
+def _check_file(rows: Rows, change: _Change, blobs: dict[str, bytes]) -> None:
     path = change.path
     old = blobs.get(change.old.oid) if change.old and change.is_file(change.old) else None
     new = blobs.get(change.new.oid) if change.new and change.is_file(change.new) else None

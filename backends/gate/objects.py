@@ -31,7 +31,11 @@ class Listing(NamedTuple):
 
 
 def listing(git: Git, tree: str) -> Listing:
-    """Every path of a tree object, recursively; submodules are entries and are not entered."""
+    """Every path of a tree object, recursively; submodules are entries and are not entered.
+
+    Modes are what Git makes of them (``canon_mode`` of its cache.h): a file is plain or executable, and
+    whatever is no file, folder or link reads as a submodule.
+    """
     entries: dict[bytes, Entry] = {}
     repeated: list[bytes] = []
     for line in git.run("ls-tree", "-r", "-t", "-z", "--full-tree", tree).split(b"\0"):

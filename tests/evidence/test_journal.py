@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from backends.errors import Busy, Refused
 from backends.evidence import journal as module
-from backends.evidence.journal import GENESIS, Anchor, Journal, canonical, head, read, verify
+from backends.evidence.chain import GENESIS, canonical
+from backends.evidence.journal import Anchor, Journal, head, read, verify
 
 
 @pytest.fixture

@@ -235,6 +235,23 @@ def test_apply_works_inside_a_repository_of_sha256(tmp_path: Path) -> None:
     assert (repo / "hello.txt").exists() and world.status() == ""
 
 
+def test_line_ends_are_written_as_the_attributes_of_the_tree_say(world: World) -> None:
+    world.base = commit(world, {".gitattributes": b"*.txt text eol=crlf\n"})
+    world.base_tree = world.git("rev-parse", "HEAD^{tree}")
+    run(world, world.changed({b"a.txt": b"one\ntwo\n"}))
+    assert (world.repo / "a.txt").read_bytes() == b"one\r\ntwo\r\n"
+    assert world.status() == ""
+
+
+def test_a_sparse_checkout_stays_sparse_where_nothing_changed(world: World) -> None:
+    world.git("sparse-checkout", "set", "--no-cone", "/src/")
+    assert not (world.repo / "README.md").exists()
+    run(world, world.changed({b"hello.txt": b"hello\n"}))
+    assert not (world.repo / "README.md").exists()
+    assert world.git("show", "main:hello.txt") == "hello"
+    assert world.status() == "" and world.fsck() == ""
+
+
 # --------------------------------------------------------------------------------------- nothing changes
 
 
@@ -503,6 +520,23 @@ def test_no_hook_filter_driver_or_monitor_of_the_source_runs(
     assert outcome.notes == (
         "changed files are meant to pass the filter f; Cloche runs none: do it in your checkout",
     )
+
+
+def test_a_hostile_submodule_of_the_checkout_is_not_entered(world: World, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    script = _trap(tmp_path / "script", marker)
+    module = support.make_repo(tmp_path / "module")
+    world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(module), "mod")
+    world.base = commit(world, {})
+    world.base_tree = world.git("rev-parse", "HEAD^{tree}")
+    (world.repo / "mod" / "README.md").write_bytes(b"edited in the submodule\n")
+    for key in ("core.fsmonitor", "core.pager", "diff.external", "filter.f.clean"):
+        support.git(world.repo / "mod", "config", key, str(script))
+    (world.repo / ".git" / "modules" / "mod" / "info" / "attributes").write_text("* filter=f\n")
+    marker.unlink(missing_ok=True)
+    run(world, world.changed({b"hello.txt": b"hello\n"}))
+    assert not marker.exists()
+    assert (world.repo / "hello.txt").exists()
 
 
 def test_the_configuration_of_the_person_does_not_change_what_is_applied(

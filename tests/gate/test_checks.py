@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from backends.errors import Refused
-from backends.gate.checks import CHECKS, MAX_ROWS, refusals, require, run_checks
+from backends.gate.checks import refusals, require, run_checks
+from backends.gate.rows import CHECKS, MAX_ROWS
 from tests.gate.world import Node, Tree, World, blob, refused, warned
 
 LINK = 0o120000
@@ -299,3 +300,8 @@ def test_strange_but_honest_names_are_not_refused_and_listed_once(world: World, 
     rows = world.checks(world.changed({name: (0o100755, b"x")}))
     assert not refused(rows)
     assert [r.path for r in rows if r.id == "executable"] == [name]
+
+
+@pytest.mark.parametrize("mode", [0o020644, 0o060644, 0o010644, 0o140644])
+def test_a_device_pipe_or_socket_in_a_tree_object_is_refused(world: World, mode: int) -> None:
+    assert ("submodule", b"x") in refused(world.checks(world.changed({b"x": (mode, b"x")})))

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from backends.boxes.layout import BoxPaths, state_dir
-from backends.evidence.journal import Journal, canonical
+from backends.evidence.chain import canonical
+from backends.evidence.journal import Journal
 from backends.gate.checks import run_checks
 from backends.snapshots import BoxRow, CheckRow, DiffStat, ReviewView, SnapshotInfo
 from backends.trees import diff, quarantine

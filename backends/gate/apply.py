@@ -166,9 +166,9 @@ def _carry_out(
             files.move(tip, result.commit)
         try:
             _swap(place.git_dir if place else Path(source.common_dir), branch, tip, result, paths, identity)
-        except ClocheError:
+        except BaseException as error:  # an interrupt must not leave the files ahead of the branch either
             if files is not None:
-                files.move(result.commit, tip)
+                _bring_back(files, result.commit, tip, branch, error)
             raise
         if files is None:
             return ()
@@ -177,6 +177,18 @@ def _carry_out(
             f"changed files are meant to pass the filter {name}; Cloche runs none: do it in your checkout"
             for name in files.filtered(names)
         )
+
+
+def _bring_back(files: worktree.Files, new: str, old: str, branch: str, error: BaseException) -> None:
+    try:
+        files.move(new, old)
+    except ClocheError as second:
+        raise ClocheError(
+            f"{branch} was not moved, but your checkout holds the proposal",
+            f"{error}; and the files could not be brought back: {second.why}",
+            "look at them, then: git restore --staged --worktree --source=HEAD :/",
+            code="checkout-left",
+        ) from error
 
 
 def _swap(

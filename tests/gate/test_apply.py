@@ -357,6 +357,27 @@ def test_the_branch_that_moves_during_the_apply_wins_and_the_checkout_comes_back
     assert world.status() == "" and world.fsck() == ""
 
 
+@pytest.mark.parametrize("stuck", [False, True])
+def test_an_interrupt_at_the_last_step_brings_the_files_back_or_says_that_it_could_not(
+    world: World, monkeypatch: pytest.MonkeyPatch, stuck: bool
+) -> None:
+    def swap(*args: object) -> None:
+        if stuck:
+            (world.repo / "hello.txt").write_bytes(b"edited meanwhile")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "_swap", swap)
+    with pytest.raises(ClocheError if stuck else KeyboardInterrupt) as caught:
+        run(world, world.changed({b"hello.txt": b"hello\n"}))
+    assert world.git("rev-parse", "main") == world.base
+    if stuck:
+        assert isinstance(caught.value, ClocheError) and caught.value.code == "checkout-left"
+        assert (world.repo / "hello.txt").read_bytes() == b"edited meanwhile"
+    else:
+        assert world.status() == "" and not (world.repo / "hello.txt").exists()
+    assert [r.kind for r in read(world.paths.journal)] == ["created", "apply-start"]
+
+
 def test_a_rewritten_branch_is_not_merged_back(world: World) -> None:
     secret = commit(world, {"dropped.txt": b"dropped on purpose\n"})
     world.base, world.base_tree = secret, world.git("rev-parse", "HEAD^{tree}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import sys
 import time
@@ -222,6 +223,9 @@ def launch(paths: BoxPaths) -> None:
                     (os.POSIX_SPAWN_DUP2, sources[1], 2),
                     (os.POSIX_SPAWN_DUP2, sources[2], ready),
                 ],
+                # Whatever the starter blocks or ignores must not reach the keeper, nor the box through it.
+                setsigmask=(),
+                setsigdef=(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE),
             )
         finally:
             for fd in sources:
@@ -238,7 +242,10 @@ def launch(paths: BoxPaths) -> None:
         for fd in (writer, log, null):
             if fd >= 0:
                 os.close(fd)
-    os.waitpid(child, 0)  # it forks the keeper and ends at once
+    try:
+        os.waitpid(child, 0)  # it forks the keeper and ends at once
+    except ChildProcessError:
+        child = -1  # an event loop of this process collected it first
     try:
         _await(reader, paths)
     finally:

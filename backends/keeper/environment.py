@@ -13,7 +13,14 @@ TERMINAL = ("TERM", "COLORTERM")
 
 
 def compose(
-    policy: Policy, caller: Mapping[str, str], *, box: str, home: str, pty: bool, confined: bool
+    policy: Policy,
+    caller: Mapping[str, str],
+    *,
+    box: str,
+    home: str,
+    shell: str,
+    pty: bool,
+    confined: bool,
 ) -> dict[str, str]:
     """The environment of one session. Of ``caller`` only names in the policy's pass-list arrive.
 
@@ -24,7 +31,7 @@ def compose(
         "USER": USER,
         "LOGNAME": USER,
         "PATH": PATH,
-        "SHELL": "/bin/sh",
+        "SHELL": shell,
         "LANG": "C.UTF-8",
     }
     if not confined:

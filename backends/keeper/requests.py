@@ -19,11 +19,11 @@ from backends.keeper.loop import Timer
 from backends.keeper.protocol import close_all
 from backends.keeper.server import Client, Request
 from backends.keeper.sessions import Answer
+from backends.policy.model import Policy
 from backends.snapshots import JournalRecord, ProcessId
 
 QUIET = 0.1  # seconds between two notices of the same kind to one subscriber
 DEFAULT_OUTPUT = 65536
-SHELL = "/bin/bash", "/bin/sh"
 
 Handler = Callable[[Client, Fields, list[int]], dict[str, Any] | None]
 
@@ -36,6 +36,7 @@ class Requests:
         self._stops: list[tuple[Client, object]] = []
         self._watched: set[Client] = set()
         self._freezer = _Freezer(keeper)
+        self._shell_path = _best_shell(keeper.spec.policy)
         self._operations: dict[str, tuple[Handler, int]] = {
             "hello": (self._hello, 0),
             "run": (self._run, 3),
@@ -160,7 +161,7 @@ class Requests:
 
     def _shell(self, client: Client, fields: Fields, fds: list[int]) -> None:
         env, cwd = self._place(fields, pty=True)
-        argv = fields.words("argv") or [env.get("SHELL", SHELL[1])]
+        argv = fields.words("argv") or [env["SHELL"]]
         size = fields.size()
         sock = _stream(fds)
         self._keeper.started()
@@ -183,6 +184,7 @@ class Requests:
             fields.texts("env"),
             box=keeper.paths.key,
             home=keeper.box.inside_home,
+            shell=self._shell_path,
             pty=pty,
             confined=keeper.confined,
         )
@@ -264,6 +266,12 @@ class Requests:
         """Nothing is left: tell those who asked for it."""
         for client, number in self._stops:
             client.reply(number, {})
+
+
+def _best_shell(policy: Policy) -> str:
+    """bash where the host has it and the policy shows it, else sh."""
+    shown = {"/bin", "/bin/bash", "/usr", "/usr/bin", "/usr/bin/bash"} & set(policy.fs.read)
+    return "/bin/bash" if shown and os.access("/bin/bash", os.X_OK) else "/bin/sh"
 
 
 def _stream(fds: list[int]) -> socket.socket:

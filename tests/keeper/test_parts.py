@@ -285,12 +285,19 @@ def test_the_environment_is_the_box_s_own_and_the_pass_list() -> None:
         "TERM": "xterm",
         "PATH": "/evil",
     }
-    env = environment.compose(policy, caller, box="k/b", home="/home/box", pty=False, confined=True)
+    env = environment.compose(
+        policy, caller, box="k/b", home="/home/box", shell="/bin/sh", pty=False, confined=True
+    )
     assert env == {
         "HOME": "/home/box", "USER": "box", "LOGNAME": "box", "SHELL": "/bin/sh", "LANG": "C.UTF-8",
         "PATH": environment.PATH, "LC_TIME": "C", "CI": "1", "EDITOR": "ed", "CLOCHE_BOX": "k/b",
     }  # fmt: skip
-    assert environment.compose(policy, caller, box="b", home="/h", pty=True, confined=True)["TERM"] == "xterm"
+    assert (
+        environment.compose(policy, caller, box="b", home="/h", shell="/bin/sh", pty=True, confined=True)[
+            "TERM"
+        ]
+        == "xterm"
+    )
 
 
 @pytest.mark.parametrize(

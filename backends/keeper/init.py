@@ -20,7 +20,7 @@ from typing import NamedTuple, NoReturn
 from backends.keeper import init_proofs, init_protocol, init_session
 from backends.keeper.init_proofs import Promises
 from backends.keeper.init_protocol import Message
-from backends.keeper.init_session import Started
+from backends.keeper.init_session import Spawn, Started
 from backends.kernel import procfs, title
 from backends.kernel.rlimits import Limits
 from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, libc, prctl
@@ -30,6 +30,7 @@ _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
 _SIGINFO_PID = 12
 SFD_CLOEXEC = 0o2000000
 SFD_NONBLOCK = 0o4000
+_OOM_SESSION = 900  # oom_score_adj of sessions (proc_pid_oom_score_adj(5)); init keeps what it inherited
 _IGNORED = frozenset({signal.SIGPIPE, signal.SIGINT, signal.SIGHUP})
 _FREEZE_PATIENCE = 2.0  # seconds until a freeze is reported as incomplete
 _STANDING = frozenset("TtZX")  # states of proc_pid_stat(5) in which nothing is executed
@@ -81,6 +82,8 @@ class Init:
         self.settings = settings
         self.namespaced = os.getpid() == 1
         self.signals = -1
+        self.oom = -1
+        self.oom_own = 0
         self.sessions: dict[int, int] = {}  # pid to session
         self.pending: dict[int, _Pending] = {}  # result pipe to session
         self.stopped_before: frozenset[int] = frozenset()
@@ -88,6 +91,10 @@ class Init:
         self.poll = select.poll()
 
     def prepare(self) -> None:
+        # Our own files in /proc are ours only while we are dumpable; nothing of the box runs yet.
+        prctl(PR_SET_DUMPABLE, 1)
+        self.oom = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+        self.oom_own = int(os.pread(self.oom, 16, 0))
         prctl(PR_SET_DUMPABLE, 0)
         os.umask(0o022)
         # Nothing that whoever forked us has set: as pid 1 of a namespace, what has no handler cannot be sent
@@ -194,7 +201,7 @@ class Init:
             spawn = init_session.parse(message)
             if spawn.size is None and len(fds) != 3:
                 raise ValueError("three descriptors are needed without a terminal")
-            started = init_session.start(spawn, fds, self.settings.limits)
+            started = self.start(spawn, fds)
         except ValueError as error:
             self.tell({"ev": "failed", "id": ident, "errno": 22, "why": str(error)})
         except OSError as error:
@@ -204,6 +211,14 @@ class Init:
             self.sessions[started.pid] = spawn.id
             self.pending[started.result] = _Pending(spawn.id, started, spawn.argv[0])
             self.poll.register(started.result, select.POLLIN)
+
+    def start(self, spawn: Spawn, fds: tuple[int, ...]) -> Started:
+        """Where memory runs out, the kernel must choose a session and not init, whose end is the box's."""
+        os.pwrite(self.oom, b"%d" % max(_OOM_SESSION, self.oom_own), 0)
+        try:
+            return init_session.start(spawn, fds, self.settings.limits)
+        finally:
+            os.pwrite(self.oom, b"%d" % self.oom_own, 0)
 
     def settle(self, result: int) -> None:
         """The exec of a session succeeded (end of the pipe) or failed (its errno)."""

@@ -84,10 +84,15 @@ def covers(outer: str, inner: str) -> bool:
     return outer == "/" or inner == outer or inner.startswith(outer + "/")
 
 
-def collisions(paths: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def collisions(paths: Iterable[str], *, writable: bool = False) -> tuple[tuple[str, str], ...]:
     """The grants that would stand where the box has something of its own, as (path, why)."""
     found = []
     for path in paths:
+        if writable:
+            # The box's own would have to be mounted onto folders made in the host's.
+            around = next((own for own in (*OWN, *PRIVATE) if covers(path, own) and path != own), None)
+            if around:
+                found.append((path, f"a box has its own {around} below it"))
         for own in OWN:
             if covers(own, path):
                 found.append((path, f"a box has its own {own}"))
@@ -109,7 +114,7 @@ def plan(
     ``files`` (path and content) and ``folders`` are what the box has of its own and must also be there where
     a granted folder covers their place.
     """
-    planner = _Planner(tuple(deny), mounts, files, tuple(folders))
+    planner = _Planner(tuple(deny), tuple(write), mounts, files, tuple(folders))
     for path in sorted(set(read), key=lambda one: (one.count("/"), one)):
         planner.read(path)
     for path in sorted(set(write), key=lambda one: (one.count("/"), one)):
@@ -121,11 +126,14 @@ class _Planner:
     def __init__(
         self,
         deny: tuple[str, ...],
+        writes: tuple[str, ...],
         mounts: Sequence[MountPoint],
         files: Mapping[str, bytes],
         folders: tuple[str, ...],
     ) -> None:
-        self.deny = deny
+        # What the box replaces by a file of its own needs no hiding.
+        self.deny = tuple(path for path in deny if path not in files)
+        self.writes = writes
         self.mounts = {os.fsdecode(point.target): point.kind for point in mounts}
         self.files = files
         self.folders = folders
@@ -142,6 +150,8 @@ class _Planner:
         mode = self._mode(path)
         if mode is None:
             return
+        if not stat.S_ISDIR(mode) and any(covers(outer, path) for outer in self.writes):
+            return  # it is there with the write grant, and nothing may be made in the host's folder
         if stat.S_ISLNK(mode):
             self.steps.append(Link(path, os.readlink(path)))
         elif stat.S_ISREG(mode):

@@ -222,6 +222,8 @@ def _report(control: socket.socket, error: BaseException) -> NoReturn:
 def _init(build: Build, control: socket.socket, death: int, privileged: bool) -> NoReturn:
     try:
         namespace = namespaces.inode("self", "pid")
+        # Only now: the caller has moved us into the box's control groups, the root of what will be seen.
+        _stage("cgroup", "control groups are hidden", lambda: namespaces.unshare(namespaces.CLONE_NEWCGROUP))
         _stage("uts", "the box gets its name", lambda: socket.sethostname(build.name))
         if build.loopback:
             _stage("network", "loopback is brought up", namespaces.loopback_up)

@@ -113,9 +113,16 @@ def _policy_refusals(policy: Policy) -> Iterable[Refusal]:
             "with the host's network its loopback is there too",
             'state net.loopback = true, or net.mode = "deny"',
         )
-    for key, paths in (("fs.read", policy.fs.read), ("fs.write", policy.fs.write)):
-        for path, why in grants.collisions(paths):
-            yield Refusal(key, f"{path} cannot be shown in a box: {why}", f"remove {path} from {key}")
+    collisions = [("fs.read", *found) for found in grants.collisions(policy.fs.read)]
+    collisions += [("fs.write", *found) for found in grants.collisions(policy.fs.write, writable=True)]
+    for key, path, why in collisions:
+        yield Refusal(key, f"{path} cannot be shown in a box: {why}", f"remove {path} from {key}")
+    records = str(state_dir().resolve())
+    for path in policy.fs.write:
+        if grants.covers(path, records) or grants.covers(records, path):
+            yield Refusal(
+                "fs.write", f"{path} reaches Cloche's own records in {records}", "grant a smaller folder"
+            )
     for path in grants.listening_below(policy.fs.write):
         yield Refusal(
             "fs.write",
@@ -180,7 +187,10 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
     masked = {step.path for step in plan.steps if isinstance(step, grants.Mask)}
     promises = Promises(
         read_only=("/", "/etc", *shown),
-        absent=(str(spec.paths.manifest), *(path for path in deny if path not in masked)),
+        absent=(
+            str(spec.paths.manifest),
+            *(path for path in deny if path not in masked and path not in files),
+        ),
         writable=root.WRITABLE,
         network=policy.net.mode,
         loopback=policy.net.loopback,

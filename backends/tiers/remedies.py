@@ -20,6 +20,7 @@ REMEDIES: dict[str, str] = {
     "seccomp": "use a kernel from 5.5 with CONFIG_SECCOMP_FILTER, and not under a filter that has a listener",
     "network": "allow network namespaces: sysctl user.max_net_namespaces=10000",
     "capabilities": "see keeper.log, and report it: capabilities could not be dropped",
+    "cgroup": "allow control group namespaces: sysctl user.max_cgroup_namespaces=10000",
     "uts": "allow UTS namespaces: sysctl user.max_uts_namespaces=10000",
     "init": "cloche probe tells which part cannot be had",
     "architecture": "use x86-64 or aarch64",

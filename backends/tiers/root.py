@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from backends.kernel import mounts
@@ -15,7 +17,8 @@ from backends.kernel.mounts import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_AT
 from backends.tiers import etc
 from backends.tiers.grants import FILE, FOLDER, HIDE, Empty, File, Folder, Layer, Link, Mask, Overlay, Plan
 
-_ROOT_SIZE = 8 << 20
+_FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT_SIZE = 32 << 20
 _RUN_SIZE = 16 << 20
 _READ_ONLY = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
 _READ_WRITE = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
@@ -72,17 +75,13 @@ def build(plan: RootPlan) -> None:
     """Mounts everything and pivots. Raises :class:`BuildError`."""
     builder = _Builder(plan)
     builder.run("mounts", "the box's empty root", builder.base)
-    builder.run("proc", "a fresh /proc", builder.proc)
-    builder.run("mounts", "the box's devices", builder.devices)
-    builder.run("devpts", "the box's own terminals (devpts)", builder.terminals)
-    builder.run("mounts", "the private folders", builder.private_folders)
-    for step in plan.grants.steps:
-        stage = "overlay" if isinstance(step, Overlay) else "grant"
-        builder.run(stage, f"the grant {step.path}", lambda step=step: builder.grant(step))
-    for source, inside in plan.objects:
-        builder.run("overlay", f"borrowed objects {source}", lambda s=source, i=inside: builder.objects(s, i))
-    builder.run("tree", "the tree, its repository and the home folder", builder.own_folders)
+    # Outer folders first, so that nothing is mounted over what another step has mounted already.
+    for _, stage, what, step in sorted(builder.steps(), key=lambda one: one[0].count("/")):
+        builder.run(stage, what, step)
     builder.run("mounts", "the finished root", builder.finish)
+
+
+_Step = tuple[str, str, str, Callable[[], None]]  # place inside, stage, name, act
 
 
 class _Builder:
@@ -91,9 +90,25 @@ class _Builder:
         self.root = plan.mount
         self.layers = 0
 
+    def steps(self) -> Iterator[_Step]:
+        yield "/proc", "proc", "a fresh /proc", self.proc
+        yield "/dev", "mounts", "the box's devices", self.devices
+        yield "/dev/shm", "mounts", "a private /dev/shm", self.shared_memory  # noqa: S108
+        yield "/dev/pts", "devpts", "the box's own terminals (devpts)", self.terminals
+        yield "/tmp", "mounts", "a private /tmp", self.temporary  # noqa: S108
+        yield "/var/tmp", "mounts", "a private /var/tmp", self.temporary_again  # noqa: S108
+        yield "/run", "mounts", "a private /run", self.run_folder
+        for step in self.plan.grants.steps:
+            stage = "overlay" if isinstance(step, Overlay) else "grant"
+            yield step.path, stage, f"the grant {step.path}", partial(self.grant, step)
+        for source, inside in self.plan.objects:
+            yield inside, "overlay", f"the borrowed objects {source}", partial(self.objects, source, inside)
+        for source, inside in ((self.plan.tree, etc.TREE), (self.plan.home, etc.HOME)):
+            yield inside, "tree", f"the box's own {inside}", partial(self.own_folder, source, inside)
+        yield f"{etc.TREE}/.git", "tree", "the box's repository", self.repository
+
     @staticmethod
-    def run(stage: str, what: str, step: object) -> None:
-        assert callable(step)
+    def run(stage: str, what: str, step: Callable[[], None]) -> None:
         try:
             step()
         except OSError as error:
@@ -145,19 +160,25 @@ class _Builder:
             mounts.set_attributes(f"{place}/{name}", MOUNT_ATTR_NOSUID | mounts.MOUNT_ATTR_NOEXEC)
         for name, text in _DEVICE_LINKS:
             os.symlink(text, f"{place}/{name}")
+
+    def shared_memory(self) -> None:
         mounts.tmpfs(self.folder("/dev/shm"), self.plan.shm, 0o1777)  # noqa: S108
 
     def terminals(self) -> None:
         mounts.devpts(self.folder("/dev/pts"))
 
-    def private_folders(self) -> None:
+    def temporary(self) -> None:
         mounts.tmpfs(self.folder("/tmp"), self.plan.tmp, 0o1777)  # noqa: S108
+
+    def temporary_again(self) -> None:
+        # One bounded file system for both, so that /var/tmp does not double what was granted.
+        mounts.bind(self.at("/tmp"), self.folder("/var/tmp"), _READ_WRITE)  # noqa: S108
+
+    def run_folder(self) -> None:
         mounts.tmpfs(self.folder("/run"), _RUN_SIZE, 0o755, owner=self.plan.owner)
         self.folder("/var")
-        os.symlink("/run", self.at("/var/run"))
-        # One bounded file system for both, so that /var/tmp does not double what was granted.
-        os.makedirs(self.at("/var/tmp"), exist_ok=True)  # noqa: S108
-        mounts.bind(self.at("/tmp"), self.at("/var/tmp"), _READ_WRITE)  # noqa: S108
+        if not os.path.lexists(self.at("/var/run")):
+            os.symlink("/run", self.at("/var/run"))
 
     def grant(self, step: object) -> None:
         if isinstance(step, Overlay):
@@ -216,30 +237,27 @@ class _Builder:
         with _Folder(source) as fd:
             self.overlay(fd, self.folder(inside), ())
 
-    def own_folders(self) -> None:
-        for source, inside in ((self.plan.tree, etc.TREE), (self.plan.home, etc.HOME)):
-            with _Folder(source) as fd:
-                mounts.bind(fd, self.folder(inside), _READ_WRITE)
-        if not self.plan.repo:
-            return
+    def own_folder(self, source: str, inside: str) -> None:
+        with _Folder(source) as fd:
+            mounts.bind(fd, self.folder(inside), _READ_WRITE)
+
+    def repository(self) -> None:
+        """The private repository lies over the tree's inert ``.git``; without one, what stays empty does."""
+        source = self.plan.repo or self.at(f"{_LAYERS}/none")
         # The tree is hostile once the box ran: a link in place of .git must not lead this mount elsewhere.
-        with _Folder(self.at(etc.TREE)) as tree, _Folder(self.plan.repo) as repo:
+        with _Folder(self.at(etc.TREE)) as tree, _Folder(source) as repo:
             try:
-                point = os.open(
-                    ".git", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=tree
-                )
+                point = os.open(".git", _FOLDER_FLAGS, dir_fd=tree)
             except FileNotFoundError:
                 os.mkdir(".git", 0o755, dir_fd=tree)
-                point = os.open(
-                    ".git", os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=tree
-                )
+                point = os.open(".git", _FOLDER_FLAGS, dir_fd=tree)
             try:
                 mounts.mount(repo, point, "", mounts.MS_BIND | mounts.MS_REC)
             finally:
                 os.close(point)
             # A descriptor from before the mount still means the folder below it: open the mount itself.
             with _Folder(self.at(f"{etc.TREE}/.git")) as mounted:
-                mounts.set_attributes(mounted, _READ_WRITE, recursive=True)
+                mounts.set_attributes(mounted, _READ_WRITE if self.plan.repo else _READ_ONLY, recursive=True)
 
     def finish(self) -> None:
         mounts.unmount(self.at(_LAYERS))
@@ -256,7 +274,7 @@ class _Folder:
         self.fd = -1
 
     def __enter__(self) -> int:
-        self.fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self.fd = os.open(self.path, _FOLDER_FLAGS)
         return self.fd
 
     def __exit__(self, *_: object) -> None:

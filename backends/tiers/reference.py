@@ -1,0 +1,184 @@
+"""``docs/tiers.md``, written from the tiers, the table of refused calls and the list of proofs.
+
+``python -m backends.tiers.reference > docs/tiers.md`` writes it anew.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+
+from backends import tiers
+from backends.keeper.init_proofs import CLAIMS
+from backends.kernel.denied import ARGUED, DENIED
+from backends.kernel.landlock import FS_RIGHTS, SCOPES
+from backends.policy.fit import AUTO_ORDER
+from backends.tiers import root
+from backends.tiers.process import LANDLOCK_HOST_NETWORK, LANDLOCK_MINIMUM
+
+HEAD = """\
+# Tiers
+
+<!-- Written by backends/tiers/reference.py from the code's own tables. Change those, then run:
+     python -m backends.tiers.reference > docs/tiers.md -->
+
+A **tier** is what enforces a box's boundary. Tiers are different promises, not steps of one ladder: choose by
+the first failure that you could not accept.
+
+| unacceptable | tier |
+|---|---|
+| two agents edit the same checkout | `workspace` |
+| a dependency roams the file system | `process` |
+
+`cloche probe` starts a minimal box of each tier and shows what its own init proved on this host;
+`cloche status BOX` shows what one box received, value by value. A tier that cannot be had here is refused
+by name, with the remedy: nothing is ever weaker in silence.
+"""
+
+PROCESS = """
+## How `process` is built
+
+1. User, mount, process, IPC and UTS namespaces, and an empty network namespace when `net.mode` is `deny`.
+2. The box's root starts as an empty tmpfs. Each granted folder becomes a read-only overlay in it, each
+   granted file a read-only bind, each link a link; `fs.write` grants are binds. What was not granted is
+   absent, not forbidden. Then pivot_root(2), and the host's tree is gone.
+3. A second user and mount namespace locks every mount. All capabilities are dropped, the bounding set
+   included; no_new_privs is set.
+4. Landlock handles every right that the kernel's level knows, and its scopes.
+5. One seccomp filter with a listener: the keeper answers and counts what the table below refuses.
+6. The box's init (pid 1 inside) proves the claims below in this state, by a process two forks below itself.
+   Only then it starts what you asked for. It is not dumpable: its memory, descriptors and environment are
+   closed to the box. It forks every session, so that sessions share one boundary and can signal each other.
+
+Started by root, the payload runs as an unprivileged user that belongs to this box alone; root exists in the
+first namespace only while the box is built. Started by you, it runs as your uid, without capabilities.
+
+### What a box sees
+
+| place | what it is |
+|---|---|
+| `/work` | the tree; `.git` in it is the box's private repository, which on disk lies elsewhere |
+| `/home/box` | the box's own home folder, kept between launches |
+| `/tmp`, `/var/tmp` | one private tmpfs, `resources.tmp` |
+| `/dev/shm` | a private tmpfs, `resources.shm` |
+| `/run` | a private tmpfs of 16 MiB |
+| `/proc` | a fresh one: the box's own processes; kernel tables masked, `/proc/sys` read-only |
+| `/dev` | `null zero full random urandom tty`, and terminals of the box's own devpts |
+| `/etc` | made for the box: passwd, group, hosts, hostname, nsswitch.conf, resolv.conf; more by grant |
+| `/sys` | absent |
+
+### Sockets of the host
+
+connect(2) reaches a socket through a read-only bind mount, and Landlock does not stop it. Grants are overlays
+for that reason: an overlay has inodes of its own, on which nobody listens, also for sockets that are made
+later. A write grant is a real bind; it is refused while a host process listens anywhere below it, and a
+socket that is bound there later is reachable. Abstract sockets are closed off by the network namespace and by
+Landlock's scope.
+
+### What is lost
+
+- No user namespaces inside: the inner sandboxes of Chromium and bubblewrap do not start
+  (`chromium --no-sandbox`).
+- No set-user-id or set-group-id bit can be left on a file.
+- `openat2` and `clone3` say that they do not exist; programs and libraries fall back.
+- io_uring is refused; programs fall back to epoll.
+- Extended views of the kernel (`/sys`, perf, BPF) are absent.
+- A folder with another file system mounted below it is granted entry by entry, as it is at launch: a name
+  that the host makes in it later does not appear.
+- An unprivileged user's supplementary groups cannot be given up: they still count for files below a grant.
+- `/proc/self/mountinfo` tells the host paths of the tree and of write grants.
+- Memory, in sum, is limited by a control group only; without one `resources.mem` holds each process, and the
+  keeper watches the sum.
+"""
+
+LANDLOCK = """
+### Landlock levels
+
+The tier needs ABI {minimum} (below it, moving a file between folders is refused inside too), with
+`net.mode = "host"` ABI {host} (below it, abstract sockets of the host could not be closed off). What a lower
+level lacks is held by the mounts. `CLOCHE_LANDLOCK_ABI=N` lowers the level for a test; it cannot raise it.
+
+| since ABI | right |
+|---|---|
+{rows}
+"""
+
+WORKSPACE = """
+## `workspace` confines nothing
+
+The agent runs as you, with your files, your network and your credentials within its reach. Its journal and
+its keeper are within its reach too: it can rewrite what they say, and it can apply its own result. Limits of
+one process are set. `cloche stop` ends the processes that descend from the box's launcher; one that took
+pains to leave that tree is not found.
+"""
+
+
+def render() -> str:
+    """The whole document."""
+    parts = [HEAD, _promises(), PROCESS, _proofs(), _landlock(), _calls(), WORKSPACE, _auto()]
+    return "\n".join(part.strip("\n") + "\n" for part in parts)
+
+
+def _promises() -> str:
+    rows = [tiers.get(name) for name in tiers.MODULES]
+    lines = ["## What each promises", "", "| tier | becomes true | stays false |", "|---|---|---|"]
+    return "\n".join(lines + [f"| `{tier.name}` | {tier.promise} | {tier.stays_false} |" for tier in rows])
+
+
+def _proofs() -> str:
+    writable = ", ".join(f"`{path}`" for path in root.WRITABLE)
+    lines = [
+        "### What init proves before anything runs",
+        "",
+        f"The box's own folders are {writable} and write grants. A failed proof ends the launch.",
+        "",
+        "| id | claim |",
+        "|---|---|",
+    ]
+    return "\n".join(lines + [f"| `{ident}` | {text} |" for ident, text in CLAIMS])
+
+
+def _landlock() -> str:
+    rights = [(since, f"`{name}`") for name, _, since in FS_RIGHTS]
+    rights += [(since, f"`SCOPE_{name}`") for name, _, since in SCOPES]
+    levels = sorted({since for since, _ in rights})
+    rows = [
+        f"| {level} | {', '.join(name for since, name in rights if since == level)} |" for level in levels
+    ]
+    return LANDLOCK.format(minimum=LANDLOCK_MINIMUM, host=LANDLOCK_HOST_NETWORK, rows="\n".join(rows))
+
+
+def _calls() -> str:
+    lines = [
+        "### System calls that are refused",
+        "",
+        "For every process of the box, on x86-64 and aarch64. 32-bit call tables end the process, the x32",
+        "table says `ENOSYS`. Counted: the refusal shows in the tally.",
+        "",
+        "| call | answer | counted | why |",
+        "|---|---|---|---|",
+    ]
+    for row in DENIED:
+        debug = "; allowed inside with `debug = true`" if row.debug else ""
+        counted = "yes" if row.counted else "no"
+        lines.append(f"| `{row.name}` | `{errno.errorcode[row.errno]}` | {counted} | {row.reason}{debug} |")
+    lines += ["", "### System calls that are judged by their arguments", "", "| call | refused | stays |"]
+    lines.append("|---|---|---|")
+    for judged in ARGUED:
+        names = ", ".join(f"`{name}`" for name in judged.names)
+        lines.append(f"| {names} | {judged.refused} | {judged.allowed} |")
+    return "\n".join(lines)
+
+
+def _auto() -> str:
+    order = ", ".join(f"`{name}`" for name in AUTO_ORDER)
+    have = ", ".join(f"`{name}`" for name in tiers.MODULES)
+    return f"""
+## `--tier auto`
+
+The first of {order} that can enforce every key of the policy and
+that this host can have. Never `workspace`: it enforces nothing. This version has {have}."""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

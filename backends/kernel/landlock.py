@@ -97,13 +97,13 @@ class Domain(NamedTuple):
 
 
 def abi() -> int:
-    """The level that the kernel offers, 0 when Landlock is absent or shut off at boot.
+    """The level that the kernel offers, 0 when Landlock is absent, shut off at boot, or not known here.
 
     The environment variable ``CLOCHE_LANDLOCK_ABI`` lowers the answer (to test older levels), never raises.
     """
     try:
         offered = min(syscall("landlock_create_ruleset", None, 0, _CREATE_RULESET_VERSION), HIGHEST_ABI)
-    except OSError:
+    except (OSError, NotImplementedError):
         return 0
     forced = os.environ.get(ABI_VARIABLE, "")
     return min(offered, int(forced)) if forced.isascii() and forced.isdigit() else offered

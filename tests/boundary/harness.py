@@ -318,20 +318,29 @@ def make_paths(root: Path, uid: int, gid: int, *, repo: bool = False) -> BoxPath
     return paths
 
 
+def spec(
+    chosen: Policy, folder: Path | None = None, name: str = "probe", *, repo: bool = False
+) -> LaunchSpec:
+    """A launch of ``chosen``; without a folder only its values can be used."""
+    uid, gid = (PAYLOAD, PAYLOAD) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+    paths = (
+        make_paths(folder / "key" / name, uid, gid, repo=repo) if folder else BoxPaths(Path("/nonexistent"))
+    )
+    return LaunchSpec(paths, chosen, name, uid, gid, detached=True)
+
+
 @contextlib.contextmanager
 def box(
     chosen: Policy | None = None, *, tier: Tier = process.TIER, name: str = "probe", repo: bool = False
 ) -> Iterator[Box]:
     """A live box in a temporary folder, ended and removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="cloche-test-"))
-    uid, gid = (PAYLOAD, PAYLOAD) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
     try:
-        paths = make_paths(folder / "key" / name, uid, gid, repo=repo)
-        spec = LaunchSpec(paths, chosen or policy(), name, uid, gid, detached=True)
-        live = tier.launch(spec)
+        wanted = spec(chosen or policy(), folder, name, repo=repo)
+        live = tier.launch(wanted)
         one = Box.__new__(Box)
         try:
-            one.__init__(live, spec)  # type: ignore[misc]
+            one.__init__(live, wanted)  # type: ignore[misc]
             yield one
         finally:
             one.close()

@@ -160,7 +160,8 @@ def test_no_control_group_is_left_behind() -> None:
 
 
 def test_sessions_go_first_when_memory_runs_out_and_init_last(confined: Box) -> None:
-    own = int(open("/proc/self/oom_score_adj").read())
+    with open("/proc/self/oom_score_adj", encoding="ascii") as file:
+        own = int(file.read())
     assert confined.sh("cat /proc/self/oom_score_adj").out.strip() == str(max(900, own))
     with open(f"/proc/{confined.live.init.pid}/oom_score_adj", encoding="ascii") as file:
         assert int(file.read()) == own

@@ -205,10 +205,10 @@ worker.on('message', (text) => {
 def test_npm_installs_a_local_package_and_runs_its_scripts(workshop: Box) -> None:
     result = workshop.sh(
         "mkdir -p /work/dep /work/app && cd /work/dep &&"
-        """ echo '{"name":"dep","version":"1.0.0","scripts":{"postinstall":"echo ran > ../../postinstall"}}'"""
+        """ echo '{"name":"dep","version":"1.0.0","scripts":{"postinstall":"echo ran > ../../ran"}}'"""
         " > package.json && npm pack --silent >/dev/null && cd /work/app && npm init -y >/dev/null &&"
         " npm install --offline --no-audit --no-fund --foreground-scripts /work/dep/dep-1.0.0.tgz >/dev/null;"
-        " cat postinstall; ls node_modules",
+        " cat ran; ls node_modules",
         timeout=120,
     )
     assert result.out.split() == ["ran", "dep"], result.err

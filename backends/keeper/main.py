@@ -95,11 +95,23 @@ def detach() -> None:
 
 
 def _serve(paths: BoxPaths, starter: Starter, log: Log) -> None:
-    lock = store.take(paths, "keeper")
+    lock = Lock(store.take(paths, "keeper"))
     try:
-        _Serving(paths, Loop(log.failure), log, starter).run()
+        _Serving(paths, Loop(log.failure), log, starter, lock).run()
     finally:
-        os.close(lock)
+        lock.release()
+
+
+class Lock:
+    """The box's lock: held from before the launch until nothing of the box is left."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
 
 def load_policy(paths: BoxPaths, manifest: Manifest) -> Policy:
@@ -141,11 +153,12 @@ def settled(paths: BoxPaths) -> Manifest:
 class _Serving:
     """From the launched box to the end of the loop."""
 
-    def __init__(self, paths: BoxPaths, loop: Loop, log: Log, starter: Starter) -> None:
+    def __init__(self, paths: BoxPaths, loop: Loop, log: Log, starter: Starter, lock: Lock) -> None:
         self._paths = paths
         self._loop = loop
         self._log = log
         self._starter = starter
+        self._lock = lock
         self._person = os.path.expanduser("~")
         self._server: Server | None = None
         self._requests: Requests | None = None
@@ -229,11 +242,15 @@ class _Serving:
         self._starter.tell(None)
 
     def _ended(self) -> None:
-        """Nothing of the box is left: answer who waits for that, then go."""
-        if self._requests is not None:
-            self._requests.stopped()
+        """Nothing of the box is left: answer who waits for that, then go.
+
+        The lock goes first, so that whoever was answered finds the box free.
+        """
         if self._server is not None:
             self._server.stop_listening()
+        self._lock.release()
+        if self._requests is not None:
+            self._requests.stopped()
         self._leave(time.monotonic() + LAST_REPLIES)
 
     def _leave(self, until: float) -> None:

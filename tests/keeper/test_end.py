@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.boxes import liveness, manifest
+from backends.boxes import liveness, manifest, store
 from backends.boxes.layout import BoxPaths
 from backends.evidence import journal
 from backends.keeper import census, client
@@ -68,7 +68,8 @@ def test_stop_leaves_no_survivor_of_double_forks_and_new_sessions(box: BoxPaths)
         known = tree(keeper)
         began = time.monotonic()
         keeper.call("stop", why="test", who="somebody")
-        assert survivors(known) == []
+        with store.lock(box, "test"):
+            assert survivors(known) == []
         assert time.monotonic() - began < 3
     assert not liveness.alive(init_of(box))
     assert manifest.load(box).state == "idle"

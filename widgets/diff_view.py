@@ -22,7 +22,7 @@ from widgets import patch as rows_of
 from widgets.ink import Line, Run, line
 from widgets.lexing import Language, language_of, lex
 from widgets.lines import LineView
-from widgets.patch import ADDED, FILE, HUNK, META, NOTE, REMOVED, PatchIndex
+from widgets.patch import ADDED, FILE, HUNK, META, NOTE, REMOVED, SAME, PatchIndex
 from widgets.visible import expand_tabs, runs, text_of, visible
 
 SIDE_BY_SIDE = 120
@@ -403,13 +403,13 @@ def _same_block(kinds: bytes, first: int, last: int) -> bool:
 
 
 def diff_lines(index: PatchIndex, limit: int) -> list[Line]:
-    """The first ``limit`` rows of a patch as inked lines, for a pane."""
+    """The first ``limit`` rows of a patch as inked lines, for a pane: a small one shows no context."""
     out: list[Line] = []
     for row in range(len(index)):
         if len(out) >= limit:
             break
         kind = index.kinds[row]
-        if kind in (META, NOTE):
+        if kind in (META, NOTE) or (kind == SAME and limit < 30):
             continue
         body = runs(expand_tabs(text_of(index.text(row)))[:400])
         if kind == FILE:

@@ -108,6 +108,7 @@ class Timeline(RowView[JournalRecord]):
         self._fill()
         if at_end and self.rows:
             self.action_move_to(-1)
+            self.call_after_refresh(self.action_move_to, -1)  # once the scrollbars know the rows
 
     def _fill(self) -> None:
         hidden = () if self.with_executions else ("exec", "exit")

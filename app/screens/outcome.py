@@ -136,7 +136,7 @@ class ExportScreen(ModalScreen[ExportWish | None]):
         frame.border_title = rich_text(f"Export {self.review.row.name}")
         with frame:
             yield Document(id="what")
-            yield Input(value=f"{self.review.row.name}-export", id="out")
+            yield Input(value=f"{visible(self.review.row.name)}-export", id="out")
             with Horizontal(classes="buttons"):
                 yield Choice("No", id="no")
                 yield Choice("Export", id="export")

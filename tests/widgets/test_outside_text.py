@@ -39,12 +39,12 @@ HOSTILE = (
 )
 
 
-def table(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def table(text: str) -> tuple[Widget, Callable[[Any], object]]:
     row = frozen.box(text, needs=text, last_line=text, repository=text, base_ref=text, purpose=text)
     return BoxTable(), lambda widget: widget.set_boxes((row, row._replace(key="k", needs="")))
 
 
-def pane(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def pane(text: str) -> tuple[Widget, Callable[[Any], object]]:
     row = frozen.box(text, needs=text, last_line=text, base_ref=text, purpose=text)
     view = frozen.FrozenEngine((row,)).view(row.key)
     view = view._replace(
@@ -53,23 +53,23 @@ def pane(text: str) -> tuple[Widget, Callable[[Any], None]]:
         sessions=(frozen.session(1, "x", 1)._replace(argv=(text,)),),
         output=text.encode("utf-8", "surrogateescape"),
     )
-    return BoxPane(row), lambda widget: (widget.set_view(view), widget.set_trouble(text))
+    return BoxPane(row), lambda widget: [widget.set_view(view), widget.set_trouble(text)]
 
 
-def tree(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def tree(text: str) -> tuple[Widget, Callable[[Any], object]]:
     return ProcessTree(), lambda widget: widget.set_processes((frozen.process(1, 0, text),))
 
 
-def denials(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def denials(text: str) -> tuple[Widget, Callable[[Any], object]]:
     row = DenialRow(text, text, text, text, text, 1, text, 1, 0.0, 0.0)
     return TallyView(), lambda widget: widget.set_tally(frozen.tally(row))
 
 
-def output(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def output(text: str) -> tuple[Widget, Callable[[Any], object]]:
     return OutputTail(), lambda widget: widget.set_output(text.encode("utf-8", "surrogateescape"))
 
 
-def timeline(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def timeline(text: str) -> tuple[Widget, Callable[[Any], object]]:
     kinds = ("created", "transition", "session-start", "exec", "denial", "export", "apply", text)
     data = dict.fromkeys(
         ("from", "to", "who", "why", "argv", "object", "kind", "command", "out", "branch"), text
@@ -78,7 +78,7 @@ def timeline(text: str) -> tuple[Widget, Callable[[Any], None]]:
     return Timeline(), lambda widget: widget.set_records(records)
 
 
-def policy(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def policy(text: str) -> tuple[Widget, Callable[[Any], object]]:
     status = frozen.STATUS._replace(
         row=frozen.box(text, profile=text, tier=text),
         answers=((text, text),),
@@ -95,11 +95,11 @@ def changes(text: str) -> FileChange:
     return frozen.CHANGES[0]._replace(path=text.encode("utf-8", "surrogateescape"))
 
 
-def files(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def files(text: str) -> tuple[Widget, Callable[[Any], object]]:
     return FileList(), lambda widget: widget.set_files((changes(text),), ())
 
 
-def diff(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def diff(text: str) -> tuple[Widget, Callable[[Any], object]]:
     raw = text.encode("utf-8", "surrogateescape").replace(b"\n", b"\\n")
     patch = (
         b"diff --git a/x b/x\nrename to "
@@ -115,7 +115,7 @@ def diff(text: str) -> tuple[Widget, Callable[[Any], None]]:
     return DiffView(), lambda widget: widget.set_index(index_patch(patch, (changes(text).path,)))
 
 
-def evidence(text: str) -> tuple[Widget, Callable[[Any], None]]:
+def evidence(text: str) -> tuple[Widget, Callable[[Any], object]]:
     review = (
         frozen.FrozenEngine()
         .review(frozen.FLEET[2].key)
@@ -135,7 +135,7 @@ MAKERS = (table, pane, tree, denials, output, timeline, policy, files, diff, evi
 @pytest.mark.parametrize("maker", MAKERS, ids=lambda maker: maker.__name__)
 @pytest.mark.parametrize("text", HOSTILE, ids=ascii)
 async def test_outside_text_is_literal_inert_and_harmless(
-    maker: Callable[[str], tuple[Widget, Callable[[Any], None]]], text: str
+    maker: Callable[[str], tuple[Widget, Callable[[Any], object]]], text: str
 ) -> None:
     widget, give = maker(text)
     async with bench(widget, (150, 40)) as pilot:

@@ -314,33 +314,37 @@ CLAIMS = (
     Claim("microvm", "", "failed", "this version does not build the microvm tier", 0.0),
 )
 SNAPSHOT = SnapshotInfo("9c1d" * 10, "3f2a9c1d" + "0" * 32, "ab" * 20, NOW - 30, DiffStat(3, 11, 4))
-RECORDS = tuple(
-    JournalRecord(n, NOW - 700 + 30 * n, kind, data, "")
-    for n, (kind, data) in enumerate(
-        (
-            ("created", {"base": "3f2a9c1", "tier": "process", "profile": "agent"}),
-            ("launch", {"proofs": [1, 2, 3], "host": {"node": "devbox"}}),
-            ("transition", {"from": "created", "to": "running", "who": "keeper", "why": "first process"}),
-            ("session-start", {"session": 1, "argv": ["claude", "--resume"], "pty": True}),
-            ("exec", {"pid": 4010, "argv": ["npm", "test"]}),
-            ("denial", {"kind": "net", "object": "telemetry.example:443", "count": 11, "command": "node"}),
-            (
-                "denial",
-                {
-                    "kind": "fs-read",
-                    "object": "/home/dev/.ssh/id_ed25519",
-                    "count": 2,
-                    "command": "postinstall.js",
-                },
-            ),
-            ("session-exit", {"session": 2, "exit": 1, "wall": 41.2, "cpu": 12.4, "peak_rss": 420 << 20}),
-        )
-    )
+SAID: tuple[tuple[str, dict[str, object]], ...] = (
+    ("created", {"base": "3f2a9c1", "tier": "process", "profile": "agent"}),
+    ("launch", {"proofs": [1, 2, 3], "host": {"node": "devbox"}}),
+    ("transition", {"from": "created", "to": "running", "who": "keeper", "why": "first process"}),
+    ("session-start", {"session": 1, "argv": ["claude", "--resume"], "pty": True}),
+    ("exec", {"pid": 4010, "argv": ["npm", "test"]}),
+    ("denial", {"kind": "net", "object": "telemetry.example:443", "count": 11, "command": "node"}),
+    (
+        "denial",
+        {
+            "kind": "fs-read",
+            "object": "/home/dev/.ssh/id_ed25519",
+            "count": 2,
+            "command": "postinstall.js",
+        },
+    ),
+    ("session-exit", {"session": 2, "exit": 1, "wall": 41.2, "cpu": 12.4, "peak_rss": 420 << 20}),
 )
+RECORDS = tuple(JournalRecord(n, NOW - 700 + 30 * n, kind, data, "") for n, (kind, data) in enumerate(SAID))
 
 
 class FrozenEngine:
-    Claim("process", "the process tier holds", "proved", "a confined child was refused a write outside", 0.018),
+    (
+        Claim(
+            "process",
+            "the process tier holds",
+            "proved",
+            "a confined child was refused a write outside",
+            0.018,
+        ),
+    )
 
     def __init__(self, rows: tuple[BoxRow, ...] = FLEET) -> None:
         self.rows = rows

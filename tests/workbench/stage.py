@@ -1,0 +1,78 @@
+"""The workbench under test: opened without a terminal, waited for, read as text."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from app.engine import EngineLike
+from app.workbench import Workbench
+from tests.widgets.drawn import screen_text
+from widgets.header import Footer, Header
+from widgets.ink import plain
+
+
+class Play:
+    """A pilot with the app it drives."""
+
+    def __init__(self, app: Workbench, pilot: Pilot[int]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            await self.pilot.press(key)
+        await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        names = {"-": "minus", " ": "space", "/": "slash", ".": "full_stop"}
+        await self.press(*(names.get(char, char) for char in text))
+
+    async def until(self, true: Callable[[], object], seconds: float = 15.0) -> None:
+        """Waits until ``true()``; fails with what the screen shows."""
+        end = time.monotonic() + seconds
+        while not true():
+            if time.monotonic() > end:
+                raise AssertionError("it did not come:\n" + self.text())
+            await asyncio.sleep(0.02)
+            await self.pilot.pause()
+
+    async def shows(self, *texts: str, seconds: float = 15.0) -> None:
+        for text in texts:
+            await self.until(lambda text=text: text in self.text(), seconds)  # type: ignore[misc]
+
+    def text(self) -> str:
+        return screen_text(self.app)
+
+    def header(self) -> str:
+        return plain(self.app.screen.query_one(Header).parts)
+
+    def footer(self) -> str:
+        return self.app.screen.query_one(Footer).render_line(0).text
+
+    async def size(self, columns: int, rows: int) -> None:
+        await self.pilot.resize_terminal(columns, rows)
+        await self.pilot.pause()
+        await self.pilot.pause()
+
+
+@asynccontextmanager
+async def play(
+    engine: EngineLike | None = None,
+    size: tuple[int, int] = (120, 40),
+    *,
+    cwd: Path | None = None,
+    theme: str = "",
+) -> AsyncIterator[Play]:
+    """Opens the workbench and closes it; a fault of its own fails the test."""
+    app = Workbench(engine, cwd=cwd, theme=theme)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        stage = Play(app, pilot)
+        await stage.until(lambda: app.read)
+        await pilot.pause()
+        yield stage

@@ -1,0 +1,149 @@
+"""The publisher: a slow or dead keeper costs its own pane and nothing else; nothing is posted twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from textual.message import Message
+
+from app.workers.publisher import BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
+from backends.errors import Busy
+from tests.workbench import frozen
+from tests.workbench.stage import play
+from widgets.pane import BoxPane
+
+KEYS = tuple(row.key for row in frozen.FLEET)
+
+
+@contextmanager
+def running(engine: frozen.FrozenEngine) -> Iterator[tuple[Publisher, list[Message]]]:
+    posted: list[Message] = []
+    publisher = Publisher(engine, posted.append)
+    publisher.start()
+    try:
+        yield publisher, posted
+    finally:
+        publisher.stop()
+
+
+def wait(true: Callable[[], object], seconds: float = 5.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not come"
+        time.sleep(0.01)
+
+
+def of(posted: list[Message], kind: type[Message]) -> list[Message]:
+    return [message for message in posted if isinstance(message, kind)]
+
+
+def test_the_list_and_the_wanted_views_are_read_and_unchanged_values_posted_once() -> None:
+    engine = frozen.FrozenEngine()
+    with running(engine) as (publisher, posted):
+        publisher.want(KEYS[:2], (), False)
+        wait(lambda: len(of(posted, BoxRead)) == 2)
+        time.sleep(1.2)
+        assert len(of(posted, BoxesRead)) == 1
+        assert len(of(posted, BoxRead)) == 2
+
+
+def test_what_changed_is_posted_again() -> None:
+    engine = frozen.FrozenEngine()
+    with running(engine) as (publisher, posted):
+        publisher.want(KEYS[:1], (), False)
+        wait(lambda: len(of(posted, BoxRead)) == 1)
+        view = engine.view(KEYS[0])
+        engine.views[KEYS[0]] = view._replace(output=view.output + b"more\n")
+        wait(lambda: len(of(posted, BoxRead)) == 2)
+
+
+def test_a_keeper_that_does_not_answer_delays_no_other_box() -> None:
+    engine = frozen.FrozenEngine()
+    stuck = threading.Event()
+    engine.wait = lambda verb, ref: stuck.wait(20) if (verb, ref) == ("view", KEYS[0]) else None  # type: ignore
+    with running(engine) as (publisher, posted):
+        start = time.monotonic()
+        publisher.want(KEYS, (), False)
+        wait(lambda: len(of(posted, BoxRead)) == len(KEYS) - 1)
+        assert time.monotonic() - start < 1.0
+        wait(lambda: of(posted, BoxFailed))
+        failed = of(posted, BoxFailed)[0]
+        assert isinstance(failed, BoxFailed)
+        assert (failed.key, failed.why) == (KEYS[0], "the keeper has not answered yet; still asking")
+        views = [message for message in engine.asked if message[0] == "view"]
+        assert len(views) <= 1
+        stuck.set()
+        wait(lambda: len(of(posted, BoxRead)) == len(KEYS))
+
+
+def test_an_error_of_one_box_is_told_once_in_its_own_words() -> None:
+    engine = frozen.FrozenEngine()
+
+    def fail(verb: str, ref: str) -> None:
+        if (verb, ref) == ("view", KEYS[1]):
+            raise Busy("the box cannot be asked", "its keeper is gone", "cloche doctor")
+
+    engine.wait = fail
+    with running(engine) as (publisher, posted):
+        publisher.want(KEYS[:2], (), False)
+        wait(lambda: of(posted, BoxFailed) and of(posted, BoxRead))
+        time.sleep(1.2)
+        failed = of(posted, BoxFailed)
+        assert len(failed) == 1
+        assert isinstance(failed[0], BoxFailed)
+        assert failed[0].why == "the box cannot be asked: its keeper is gone"
+
+
+def test_an_unforeseen_error_of_one_box_ends_nothing() -> None:
+    engine = frozen.FrozenEngine()
+
+    def fail(verb: str, ref: str) -> None:
+        if verb == "view" and ref == KEYS[0]:
+            raise KeyError("x")
+
+    engine.wait = fail
+    with running(engine) as (publisher, posted):
+        publisher.want(KEYS[:2], (), False)
+        wait(lambda: of(posted, BoxFailed) and of(posted, BoxRead))
+
+
+def test_a_diff_is_read_when_it_is_looked_at_and_again_for_whoever_asks_anew() -> None:
+    engine = frozen.FrozenEngine()
+    with running(engine) as (publisher, posted):
+        publisher.want((), (KEYS[0],), False)
+        wait(lambda: len(of(posted, DiffRead)) == 1)
+        publisher.want((), (), False)
+        publisher.want((), (KEYS[0],), False)
+        wait(lambda: len(of(posted, DiffRead)) == 2)
+
+
+def test_a_publisher_that_stopped_posts_nothing_more() -> None:
+    engine = frozen.FrozenEngine()
+    with running(engine) as (publisher, posted):
+        publisher.want(KEYS[:1], (), False)
+        wait(lambda: of(posted, BoxRead))
+        publisher.stop()
+        time.sleep(0.1)
+        count = len(posted)
+        engine.rows = engine.rows[:2]
+        time.sleep(0.8)
+        assert len(posted) == count
+
+
+@pytest.mark.parametrize("name", ["fix-auth"])
+async def test_a_slow_keeper_is_shown_in_its_own_pane_only(name: str) -> None:
+    engine = frozen.FrozenEngine()
+    stuck = threading.Event()
+    engine.wait = lambda verb, ref: stuck.wait(30) if verb == "view" and ref.endswith(name) else None  # type: ignore
+    async with play(engine) as stage:
+        await stage.shows("~ the keeper has not answered yet; still asking", "Proceed with the upgrade?")
+        panes = list(stage.app.screen.query(BoxPane))
+        assert [pane.row.name for pane in panes if pane.trouble] == [name]
+        await stage.press("right", "c")
+        await stage.shows("not observed")
+        stuck.set()
+        await stage.until(lambda: not any(pane.trouble for pane in panes))

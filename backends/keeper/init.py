@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import select
 import signal
 import socket
@@ -21,7 +22,7 @@ from backends.keeper import init_proofs, init_protocol, init_session
 from backends.keeper.init_proofs import Promises
 from backends.keeper.init_protocol import Message
 from backends.keeper.init_session import Spawn, Started
-from backends.kernel import procfs, title
+from backends.kernel import procfs, rlimits, title
 from backends.kernel.rlimits import Limits
 from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, libc, prctl
 from backends.snapshots import Claim
@@ -119,7 +120,7 @@ class Init:
 
     def prove(self) -> bool:
         promises = self.settings.promises
-        claims = () if promises is None else (*init_proofs.run(promises), self._descriptors())
+        claims = () if promises is None else (*init_proofs.run(promises), *self._prepared())
         failed = [claim for claim in claims if claim.result != init_proofs.PROVED]
         if failed:
             self.tell(
@@ -134,28 +135,37 @@ class Init:
         self.tell({"ev": "ready", "proofs": [list(claim) for claim in claims]})
         return True
 
-    def _descriptors(self) -> Claim:
-        """Prepares a child exactly as a session is prepared and lets it list what it holds."""
+    def _prepared(self) -> tuple[Claim, Claim]:
+        """Prepares a child exactly as a session is prepared and lets it tell what it holds and is held to."""
         began = time.perf_counter()
+        limits = rlimits.wanted(self.settings.limits)
         reader, writer = os.pipe2(os.O_CLOEXEC)
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         child = os.fork()
         if child == 0:
             try:
                 init_session.prepare((null, writer, null), writer, terminal=False)
+                rlimits.apply(self.settings.limits)
                 close_from(init_session.REPORT)
                 held = [fd for fd in sorted(map(int, os.listdir("/proc/self/fd"))) if _is_open(fd)]
-                os.write(1, ",".join(map(str, held)).encode())
+                got = [(field, *resource.getrlimit(kind)) for field, kind, _ in limits]
+                os.write(1, init_protocol.encode({"fds": held, "limits": got}))
             finally:
                 os._exit(0)
         os.close(writer)
         os.close(null)
-        seen = os.read(reader, 4096).decode()
+        answer = os.read(reader, 4096)
         os.close(reader)
         os.waitpid(child, 0)
-        result = init_proofs.PROVED if seen == "0,1,2" else init_proofs.FAILED
-        ident, text = init_proofs.CLAIMS[-1]
-        return Claim(ident, text, result, f"held: {seen}", round(time.perf_counter() - began, 6))
+        seen = init_protocol.decode(answer) if answer else {}
+        took = round(time.perf_counter() - began, 6)
+        fds = seen.get("fds")
+        wanted = [[field, value, value] for field, _, value in limits]
+        told = ", ".join(f"{field} {value}" for field, _, value in limits)
+        return (
+            _told(init_proofs.DESCRIPTORS, fds == [0, 1, 2], f"held: {fds}", took),
+            _told(init_proofs.LIMITS, seen.get("limits") == wanted, f"{told}; no core files", 0.0),
+        )
 
     # ---- service
 
@@ -345,6 +355,10 @@ class Init:
                     return
             except ChildProcessError:
                 return
+
+
+def _told(claim: tuple[str, str], held: bool, evidence: str, duration: float) -> Claim:
+    return Claim(*claim, init_proofs.PROVED if held else init_proofs.FAILED, evidence, duration)
 
 
 def _is_open(fd: int) -> bool:

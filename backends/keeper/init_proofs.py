@@ -32,6 +32,7 @@ class Promises(NamedTuple):
     writable: tuple[str, ...]  # folders where the box must be able to work
     network: str  # deny: an empty namespace; host: the host's
     loopback: bool
+    sizes: tuple[tuple[str, int], ...]  # private folders and their bounds in bytes
     host_network: int  # inode of the host's network namespace
 
 
@@ -146,6 +147,16 @@ def _absent(promises: Promises) -> str:
     return f"{len(promises.absent)} host paths looked up, the box's own folder among them: no such file"
 
 
+def _bounded(promises: Promises) -> str:
+    told = []
+    for path, size in promises.sizes:
+        found = os.statvfs(path)
+        if not 0 < found.f_blocks * found.f_frsize <= size + found.f_frsize or found.f_files == 0:
+            raise Failed(f"{path} has {found.f_blocks * found.f_frsize} bytes")
+        told.append(f"{path} {found.f_blocks * found.f_frsize} bytes, {found.f_files} files")
+    return "; ".join(told)
+
+
 def _refused(name: str, *arguments: int | bytes | None) -> str:
     try:
         syscall(name, *arguments)
@@ -243,6 +254,7 @@ def _inherited(_: Promises) -> str:
 PROOFS = (
     ("write-outside", "Nothing outside the box's own folders can be written.", _write_outside),
     ("work-inside", "The box's own folders can be written.", _work_inside),
+    ("bounded", "The private folders in memory are bounded.", _bounded),
     ("absent", "What was not granted is not there.", _absent),
     ("mount", "No mount can be made or removed.", _mount),
     ("user-namespace", "No new user namespace can be made.", _user_namespace),
@@ -253,7 +265,10 @@ PROOFS = (
     ("processes", "Only the box's processes are in sight, and its init is closed to them.", _processes),
     ("inherited", "The boundary follows every descendant.", _inherited),
 )
+DESCRIPTORS = ("descriptors", "A session starts with descriptors 0, 1 and 2 only.")
+LIMITS = ("limits", "A session starts with the limits of one process set.")
 CLAIMS: tuple[tuple[str, str], ...] = (
     *((ident, text) for ident, text, _ in PROOFS),
-    ("descriptors", "A session starts with descriptors 0, 1 and 2 only."),
+    DESCRIPTORS,
+    LIMITS,
 )

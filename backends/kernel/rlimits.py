@@ -25,15 +25,23 @@ _KINDS = (
 )
 
 
+def wanted(limits: Limits) -> tuple[tuple[str, int, int], ...]:
+    """What :func:`apply` sets from here: field, ``RLIMIT_*`` number and value, cut to the hard limit."""
+    return tuple(
+        (field, kind, capped(kind, value))
+        for field, kind in _KINDS
+        if (value := getattr(limits, field)) is not None
+    )
+
+
 def apply(limits: Limits) -> None:
-    """Sets the limits on the calling process, and no core files. A value above the inherited hard limit is
+    """Sets the limits on the calling process, and no core dumps. A value above the inherited hard limit is
     cut to it: a limit can only become tighter."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for field, kind in _KINDS:
-        value = getattr(limits, field)
-        if value is not None:
-            granted = capped(kind, value)
-            resource.setrlimit(kind, (granted, granted))
+    # core(5): at 0 the kernel still starts the host's handler of core dumps, at 1 it does not.
+    core = capped(resource.RLIMIT_CORE, 1)
+    resource.setrlimit(resource.RLIMIT_CORE, (core, core))
+    for _, kind, value in wanted(limits):
+        resource.setrlimit(kind, (value, value))
 
 
 def capped(kind: int, value: int) -> int:

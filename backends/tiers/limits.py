@@ -53,18 +53,20 @@ def hold(name: str, resources: Resources, *, confined: bool) -> Held:
     if resources.wall is not None:
         rows.append(_row("wall", f"{resources.wall} s", "each session", "", "keeper's timer, SIGKILL", ""))
     if resources.cpu is not None:
-        rows.append(_row("cpu", f"{resources.cpu} s", "each process", "", "RLIMIT_CPU", ""))
+        rows.append(_row("cpu", f"{resources.cpu} s", "each process", "", "RLIMIT_CPU", "limits"))
     if resources.file_size is not None:
-        rows.append(_row("file_size", size(resources.file_size), "each file", "", "RLIMIT_FSIZE", ""))
+        rows.append(_row("file_size", size(resources.file_size), "each file", "", "RLIMIT_FSIZE", "limits"))
     got = rlimits.open_files(resources.files)
     short = "" if got == resources.files else f"the host's hard limit is {got}"
-    rows.append(_row("files", str(resources.files), f"{got} in each process", short, "RLIMIT_NOFILE", ""))
+    rows.append(
+        _row("files", str(resources.files), f"{got} in each process", short, "RLIMIT_NOFILE", "limits")
+    )
     if confined:
         rows.append(
-            _row("tmp", size(resources.tmp), size(resources.tmp), "", "size of the private tmpfs", "")
+            _row("tmp", size(resources.tmp), size(resources.tmp), "", "size of the private tmpfs", "bounded")
         )
         rows.append(
-            _row("shm", size(resources.shm), size(resources.shm), "", "size of the private tmpfs", "")
+            _row("shm", size(resources.shm), size(resources.shm), "", "size of the private tmpfs", "bounded")
         )
     else:
         for key, value in (("tmp", resources.tmp), ("shm", resources.shm)):
@@ -86,7 +88,7 @@ def _procs(value: int, held: dict[str, str], *, confined: bool) -> Enforcement:
     mechanism = "RLIMIT_NPROC in the box's user namespace"
     if cgroups.PIDS in held:
         mechanism = f"{held[cgroups.PIDS]}, {mechanism}"
-    return _row("procs", str(value), f"{value} in the box", "", mechanism, "")
+    return _row("procs", str(value), f"{value} in the box", "", mechanism, "limits")
 
 
 def _memory(value: int, held: dict[str, str], missing: dict[str, str], *, confined: bool) -> Enforcement:
@@ -99,5 +101,5 @@ def _memory(value: int, held: dict[str, str], missing: dict[str, str], *, confin
         f"soft: {size(value)} in each process",
         f"the sum over the box is not enforced: {why}",
         "RLIMIT_DATA",
-        "",
+        "limits",
     )

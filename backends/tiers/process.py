@@ -194,6 +194,7 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
         writable=root.WRITABLE,
         network=policy.net.mode,
         loopback=policy.net.loopback,
+        sizes=(("/tmp", policy.resources.tmp), ("/dev/shm", policy.resources.shm)),  # noqa: S108
         host_network=namespaces.inode("self", "net"),
     )
     build = launcher.Build(

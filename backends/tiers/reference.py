@@ -75,6 +75,24 @@ later. A write grant is a real bind; it is refused while a host process listens 
 socket that is bound there later is reachable. Abstract sockets are closed off by the network namespace and by
 Landlock's scope.
 
+### Limits
+
+| key | by root, or with a delegated control group | otherwise |
+|---|---|---|
+| `procs` | control group, and RLIMIT_NPROC in the box's user namespace | RLIMIT_NPROC there |
+| `mem` | control group | soft: RLIMIT_DATA in each process; the keeper watches the sum |
+| `cpu`, `file_size`, `files` | RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_NOFILE in each process | the same |
+| `tmp`, `shm` | size of a private tmpfs, files counted too | the same |
+| `wall`, `disk` | the keeper measures and ends what passes them | the same |
+
+Where memory runs out the kernel ends a session's process and not the box's init.
+
+### What is not counted
+
+Refusals are counted where the filter can ask: refused calls and sockets, opens as `observe` says, connect(2),
+and sendto(2) with an address. Datagrams sent by sendmsg(2) are refused by the network namespace and not
+counted. The first exec of a session started by an unprivileged keeper is told by its session record only.
+
 ### What is lost
 
 - No user namespaces inside: the inner sandboxes of Chromium and bubblewrap do not start

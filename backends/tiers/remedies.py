@@ -4,7 +4,8 @@ from __future__ import annotations
 
 REMEDIES: dict[str, str] = {
     "userns": "allow user namespaces: sysctl user.max_user_namespaces=10000; on Debian also "
-    "kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0",
+    "kernel.unprivileged_userns_clone=1, on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0; in Docker "
+    "--security-opt seccomp=unconfined",
     "uid-map": "run as an unprivileged user, or as root of the host itself: here ids cannot be mapped",
     "mounts": "allow mounts in user namespaces: on Ubuntu sysctl "
     "kernel.apparmor_restrict_unprivileged_userns=0, in a container run it with its default seccomp and "

@@ -163,6 +163,39 @@ def test_the_launcher_is_closed_also_where_debugging_is_allowed() -> None:
         assert box.alive()
 
 
+def test_init_holds_nothing_of_the_host(confined: Box) -> None:
+    if os.geteuid() != 0:
+        return  # init is not dumpable: only root may look
+    folder = f"/proc/{confined.live.init.pid}/fd"
+    held = sorted(os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder))
+    kinds = [name.split(":")[0] for name in held]
+    assert kinds == ["/dev/null"] * 3 + ["/proc/1/oom_score_adj", "anon_inode", "pipe", "socket"]
+
+
+def test_the_last_user_namespace_is_the_boxs_own_also_without_the_filter() -> None:
+    """Below the filter lies a second layer: namespaces, no capabilities, a count that is used up."""
+    from backends.kernel import seccomp
+    from backends.kernel.bpf import Assembler
+
+    def open_filter(_spec: seccomp.FilterSpec, _arch: str | None = None) -> bytes:
+        asm = Assembler()
+        asm.load(0)
+        asm.equal(0xFFFF, "notify")
+        asm.ret(seccomp.RET_ALLOW)
+        asm.label("notify")
+        asm.ret(seccomp.RET_USER_NOTIF)
+        return asm.assemble()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seccomp, "build", open_filter)
+        with harness.box() as box:
+            evidence = {row[0]: row[3] for row in box.proofs}
+            assert evidence["user-namespace"] == "unshare: No space left on device"
+            assert evidence["mount"].startswith("mount: ")
+            script = "unshare -Ur id; unshare -m id; mount -t tmpfs x /tmp; umount /proc; chroot /usr id"
+            assert box.sh(script).out == ""
+
+
 def test_every_session_can_signal_every_other(confined: Box) -> None:
     """S8: one domain, so a shell can end the dev server that the agent started."""
     null = os.open("/dev/null", os.O_RDWR)

@@ -100,7 +100,15 @@ def test_a_promise_that_does_not_hold_ends_the_launch_before_anything_runs(
 
 def test_every_proof_can_fail() -> None:
     """Outside a box each action goes through or finds another state: no proof says yes by itself."""
-    promises = init_proofs.Promises(("/tmp",), ("/usr",), ("/nonexistent",), "host", True, 1)
+    promises = init_proofs.Promises(
+        ("/tmp",),
+        ("/usr",),
+        ("/nonexistent",),
+        network="host",
+        loopback=True,
+        sizes=(("/", 1),),
+        host_network=1,
+    )
     results = {}
     for ident, _, proof in init_proofs.PROOFS:
         if ident == "mount":  # would go through as root

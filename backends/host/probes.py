@@ -119,6 +119,8 @@ def _end(live: LiveBox) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(live.pidfd, signal.SIGKILL)
     select.select([live.pidfd], [], [], PATIENCE)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(live.init.pid, os.WNOHANG)  # a workbench that probes lives on, and so would the zombie
     live.control.close()
     for fd in (live.pidfd, live.death, live.notify):
         if fd is not None:

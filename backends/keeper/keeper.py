@@ -77,7 +77,7 @@ class Keeper:
         self._census: tuple[float, census.Census] | None = None
         self._over = False
         self.gate: Gate | None = None
-        self.link = Link(loop, box.control, self._hear, self._link_lost)
+        self.link = Link(loop, box.control, self._hear, self._link_lost, log.failure)
         loop.add(box.pidfd, READ, self._init_ended)
         if box.notify is not None:
             self.gate = Gate(

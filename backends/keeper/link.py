@@ -27,12 +27,14 @@ class Link:
         control: socket.socket,
         receive: Callable[[Message, list[int]], None],
         lost: Callable[[str], None],
+        report: Callable[[str, BaseException], None],
     ) -> None:
         self._loop = loop
         self._control = control
         self._fd = control.fileno()
         self._receive = receive
         self._lost = lost
+        self._report = report
         self._queue: deque[tuple[Mapping[str, object], list[int]]] = deque()
         self.closed = False
         control.setblocking(False)
@@ -77,7 +79,10 @@ class Link:
             if message is None:
                 self._end("init closed its socket")
                 return
-            self._receive(message, fds)
+            try:
+                self._receive(message, fds)
+            except Exception as error:  # noqa: BLE001 (a fault of ours must not cost the box its keeper)
+                self._report(f"message {message.get('ev')!r} of init", error)
 
     def _failed(self, error: BaseException) -> None:
         self._end(f"{type(error).__name__}: {error}")

@@ -304,8 +304,8 @@ class _Freezer:
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
-        self._holders: dict[Client, object] = {}
-        self._waiting: list[Client] = []
+        self._holders: set[Client] = set()
+        self._waiting: list[tuple[Client, object]] = []
         self._frozen: int | None = None
         keeper.on_frozen.append(self._heard)
 
@@ -317,20 +317,20 @@ class _Freezer:
         if client not in self._holders:
             client.subscriptions.append(lambda: self.release(client))
         first = not self._holders
-        self._holders[client] = number
+        self._holders.add(client)
         if self._frozen is not None:
             client.reply(number, {"count": self._frozen})
             return
-        self._waiting.append(client)
+        self._waiting.append((client, number))
         if first:
             self._tell("freeze")
 
     def release(self, client: Client) -> None:
         """This connection needs it no longer, or is gone."""
-        if self._holders.pop(client, None) is None:
+        if client not in self._holders:
             return
-        if client in self._waiting:
-            self._waiting.remove(client)
+        self._holders.remove(client)
+        self._waiting = [one for one in self._waiting if one[0] is not client]
         if not self._holders:
             self._frozen = None
             self._tell("thaw")
@@ -354,8 +354,8 @@ class _Freezer:
             return
         self._frozen = count
         waiting, self._waiting = self._waiting, []
-        for client in waiting:
-            client.reply(self._holders[client], {"count": count})
+        for client, number in waiting:
+            client.reply(number, {"count": count})
 
 
 class _Subscription:

@@ -11,6 +11,7 @@ import pytest
 
 from backends.boxes import liveness, manifest, store
 from backends.boxes.layout import BoxPaths
+from backends.errors import Busy
 from backends.evidence import journal
 from backends.keeper import census, client
 from backends.snapshots import ProcessId
@@ -248,6 +249,26 @@ def test_a_frozen_box_stands_still_and_goes_on_when_the_connection_ends(box: Box
             time.sleep(0.3)
             assert grows.stat().st_size == size
         wait_until(lambda: grows.stat().st_size > size, "it writes again")
+        running.drop()
+
+
+def test_freezing_is_counted_by_connection(box: BoxPaths) -> None:
+    with boxes.started(box) as keeper:
+        running = Running(keeper, ["/bin/sh", "-c", "while :; do echo x >> /work/grows; sleep 0.01; done"])
+        grows = box.tree / "grows"
+        wait_until(grows.exists, "it writes")
+        with client.connect(box) as first, client.connect(box) as second:
+            for one in (first, first, second):
+                assert one.call("freeze")["count"] >= 1
+            with pytest.raises(Busy) as refusal:
+                sh(keeper, "true")
+            assert refusal.value.code == "frozen"
+            first.call("thaw")
+            size = grows.stat().st_size
+            time.sleep(0.2)
+            assert grows.stat().st_size == size, "the second still holds it"
+            second.call("thaw")
+            wait_until(lambda: grows.stat().st_size > size, "it writes again")
         running.drop()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -163,7 +162,7 @@ class Prepared(NamedTuple):
 def prepare(spec: LaunchSpec, held: Held) -> Prepared:
     """Everything that is decided before the first fork."""
     policy = spec.policy
-    shell = "/bin/bash" if shutil.which("bash", path="/bin:/usr/bin") else "/bin/sh"
+    shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
     host_network = policy.net.mode == "host"
     files = etc.synthesize(spec.box_name, shell, host_network=host_network)
     deny = (*policy.fs.deny, *_records(spec.paths, policy))

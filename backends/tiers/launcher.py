@@ -88,13 +88,15 @@ def launch(build: Build) -> Launched:
             _map(builder, *maps)
         cgroups.enter(build.groups, builder)
         init_protocol.send(control, {"op": "go"})
-        message, fds = _expect(control, "forked")
-        pidfd = fds[0]
-        pid = message["pid"]
-        ident = procfs.identify(pid) if isinstance(pid, int) else None
-        message, fds = _expect(control, "confined")
-        notify = fds[0]
-        namespace = message["namespace"]
+        ident, namespace = None, None
+        # They come from two processes: on a busy host init may be confined before its parent says it forked.
+        while pidfd < 0 or notify < 0:
+            message, fds = _expect(control, "forked", "confined")
+            if message["ev"] == "forked":
+                pidfd, pid = fds[0], message["pid"]
+                ident = procfs.identify(pid) if isinstance(pid, int) else None
+            else:
+                notify, namespace = fds[0], message["namespace"]
         if ident is None or not isinstance(namespace, int):
             raise LaunchError("init", "init started", "it is gone already")
     except BaseException:
@@ -129,14 +131,14 @@ def _map(pid: int, uids: tuple[namespaces.Extent, ...], gids: tuple[namespaces.E
         ) from error
 
 
-def _expect(control: socket.socket, event: str) -> tuple[Message, list[int]]:
+def _expect(control: socket.socket, *events: str) -> tuple[Message, list[int]]:
     try:
         message, fds = init_protocol.recv(control)
     except TimeoutError as error:
         raise LaunchError("init", "the box starts", f"nothing was heard for {PATIENCE:.0f} s") from error
     if message is None:
         raise LaunchError("init", "the box starts", "its first process ended without a word")
-    if message.get("ev") == event:
+    if message.get("ev") in events:
         return message, fds
     init_protocol.close(fds)
     raise LaunchError(

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from backends.kernel import procfs, pty
 from tests.boundary import harness
 from tests.boundary.harness import Box
 
@@ -118,7 +119,7 @@ def test_a_session_on_a_terminal_has_size_jobs_and_resize(workshop: Box) -> None
     def say(text: str, wanted: str) -> str:
         os.write(master, text.encode() + b"\n")
         out = ""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 30
         while wanted not in out:
             assert time.monotonic() < deadline, out
             if select.select([master], [], [], 0.2)[0]:
@@ -126,13 +127,15 @@ def test_a_session_on_a_terminal_has_size_jobs_and_resize(workshop: Box) -> None
         return out
 
     say("stty size", "30 100")
-    from backends.kernel import pty
-
     pty.set_size(master, 50, 132)
     say("stty size", "50 132")
-    say("tty; ps -o tty= -p $$ | tr -d ' \\n'; echo =", "pts/0=")
+    # Its controlling terminal is the one that it was given.
+    say("[ /dev/$(ps -o tty= -p $$ | tr -d ' ') = $(tty) ] && echo sa''me", "same")
     os.write(master, b"sleep 1000\n")
-    time.sleep(0.3)
+    deadline = time.monotonic() + 10
+    while not any("sleep 1000" in row.command for row in procfs.tree(procfs.scan(), workshop.live.init)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
     os.write(master, b"\x03")
     say("echo code $?", "code 130")
     os.write(master, b"exit 3\n")

@@ -58,10 +58,15 @@ def _read(thread: int) -> Caller:
         elif key == b"NStgid":
             inside = int(value.split()[-1])
             break
-    words = _file(f"/proc/{thread}/cmdline").rstrip(b"\0").split(b"\0")
+    argv = command_line(thread)
+    return Caller(pid, parent, inside, name, " ".join(argv)[:MAX_COMMAND] if argv else f"[{name}]")
+
+
+def command_line(pid: int) -> tuple[str, ...]:
+    """The redacted argv of a process, empty when it has none or is gone."""
+    words = _file(f"/proc/{pid}/cmdline").rstrip(b"\0").split(b"\0")
     argv = [word.decode("utf-8", "surrogateescape") for word in words[:32]]
-    command = " ".join(redact_argv(argv))[:MAX_COMMAND] if argv[0] else f"[{name}]"
-    return Caller(pid, parent, inside, name, command)
+    return redact_argv(argv) if argv[0] else ()
 
 
 def _file(path: str) -> bytes:

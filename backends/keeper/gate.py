@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 
 from backends.evidence.redact import redact_argv
 from backends.keeper.budget import Budget
-from backends.keeper.callers import Caller, Callers
+from backends.keeper.callers import Caller, Callers, command_line
 from backends.keeper.denials import Refusal
 from backends.keeper.inside import Host, Inside
 from backends.keeper.log import Log
@@ -63,7 +63,8 @@ class Gate:
         self._fd = fd
         self._spec = spec
         self._init = init
-        self._first: set[int] = set()  # sessions' first processes whose exec was read
+        self._first: set[int] = set()  # sessions' first processes whose exec is journalled
+        self._unread: set[int] = set()  # and those whose exec could not be read
         self._log = log
         self._deny = deny
         self._record = record
@@ -94,6 +95,7 @@ class Gate:
         if pid in self._first:
             self._first.discard(pid)
             return
+        self._unread.discard(pid)
         path = argv[0]
         if "/" not in path:
             try:
@@ -101,6 +103,14 @@ class Gate:
             except OSError:
                 self._log.note("a session's program ended before its path could be read")
         self._write_exec(Caller(pid, parent, 0, "", ""), path, argv)
+
+    def _catch_up(self, pid: int) -> None:
+        """A first exec that could not be read comes into the journal before what that program executes."""
+        if pid in self._unread:
+            argv = command_line(pid)
+            if argv:
+                self.executed(pid, self._init, argv)
+                self._first.add(pid)
 
     def _root(self, note: Notification) -> Inside | None:
         """The box's root, by the first caller that lets us look; none of a box's processes can change it."""
@@ -241,6 +251,7 @@ class Gate:
                 name = memory.string(name_at)
                 argv = memory.strings(argv_at, total=ARGV_BYTES)
         except OSError:
+            self._remember(self._unread, note.pid)
             return
         if not notify.valid(self._fd, note.id):
             return
@@ -249,17 +260,23 @@ class Gate:
         path = normal(notify.resolve(note.pid, dirfd, name))
         caller = self._callers.get(note.pid)
         self._callers.forget(note.pid)
+        self._catch_up(caller.parent)
+        self._catch_up(caller.pid)
         # A shell tries a name in every folder of PATH: only what is there is executed.
         inside = self._root(note)
         if name and inside is not None and not inside.executable(path):
             self._judge(note, path, EXEC)
             return
         if caller.parent == self._init:
-            if len(self._first) >= MAX_PIDS:
-                self._first.clear()
-            self._first.add(caller.pid)
+            self._remember(self._first, caller.pid)
         words = [word.decode("utf-8", "surrogateescape") for word in argv]
         self._write_exec(caller, path.decode("utf-8", "surrogateescape"), redact_argv(words))
+
+    @staticmethod
+    def _remember(pids: set[int], pid: int) -> None:
+        if len(pids) >= MAX_PIDS:
+            pids.clear()
+        pids.add(pid)
 
     def _write_exec(self, caller: Caller, path: str, argv: tuple[str, ...]) -> None:
         if caller.inside:

@@ -302,6 +302,15 @@ def test_an_install_script_s_children_are_in_the_journal(box: BoxPaths, keeper: 
     assert "hunter2" not in box.journal.read_text()
 
 
+def test_a_program_that_replaces_itself_at_once_is_told_twice_and_in_order(
+    box: BoxPaths, keeper: KeeperClient
+) -> None:
+    for _ in range(5):
+        assert run(keeper, "/bin/sh", "-c", "exec /bin/true").exit == 0
+    keeper.call("stop")
+    assert [one["path"] for one in execs(box)] == ["/bin/sh", "/bin/true"] * 5
+
+
 def test_every_exec_of_a_burst_is_journalled(box: BoxPaths, keeper: KeeperClient) -> None:
     script = "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done"
     assert sh(keeper, script, limit=60).exit == 0

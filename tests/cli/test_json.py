@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from app.cli.table import BY_NAME, VERBS
 from backends.snapshots import BoxRow
-from tests.support import Done, cloche_argv
+from tests.support import Done, cloche_argv, wait_until
 
 pytestmark = pytest.mark.flow
 Cli = Callable[..., Done]
@@ -80,32 +81,58 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     assert set(seen) == {verb.name for verb in VERBS} - tested_elsewhere
 
 
-def test_watch_prints_one_document_a_record(cli: Cli, repo: Path) -> None:
+@contextmanager
+def watching(repo: Path, *extra: str) -> Iterator[subprocess.Popen[str]]:
+    """``cloche watch b`` that is surely ended afterwards."""
+    process = subprocess.Popen(
+        cloche_argv("watch", "b", *extra), cwd=repo, stdout=subprocess.PIPE, text=True, bufsize=1
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("extra", "kinds"),
+    [([], {"session-start", "exec", "denial", "session-exit"}), (["--deny-only"], {"denial"})],
+)
+def test_watch_prints_one_document_a_record(cli: Cli, repo: Path, extra: list[str], kinds: set[str]) -> None:
     assert cli("new", "b").code == 0
-    for extra, kinds in (
-        ([], {"session-start", "exec", "denial", "session-exit"}),
-        (["--deny-only"], {"denial"}),
-    ):
-        with subprocess.Popen(
-            cloche_argv("watch", "b", "--json", *extra), cwd=repo, stdout=subprocess.PIPE, text=True
-        ) as watch:
-            time.sleep(0.5)
+    with watching(repo, "--json", *extra) as watch:
+        assert watch.stdout is not None
+        os.set_blocking(watch.stdout.fileno(), False)
+        seen: set[str] = set()
+
+        def again() -> bool:
+            # It follows from when it started, which nothing tells: make the records until they are seen.
             cli("run", "b", "--", "sh", "-c", "echo x > /usr/no")
             assert watch.stdout is not None
-            seen: set[str] = set()
-            while not kinds <= seen:
-                seen.add(check("watch", watch.stdout.readline())["kind"])
-            watch.terminate()
-            assert watch.wait() == 128 + 15
-        if extra:
-            assert seen == {"denial"}
+            seen.update(check("watch", line)["kind"] for line in watch.stdout)
+            return kinds <= seen
+
+        wait_until(again, "all kinds were printed", timeout=30)
+        watch.terminate()
+        assert watch.wait(timeout=10) == 128 + 15
+    if extra:
+        assert seen == {"denial"}
 
 
 def test_watch_ends_with_its_box(cli: Cli, repo: Path) -> None:
     assert cli("new", "b").code == 0
-    with subprocess.Popen(cloche_argv("watch", "b"), cwd=repo, stdout=subprocess.PIPE) as watch:
-        time.sleep(0.5)
-        assert cli("rm", "b").code == 0
+    with watching(repo) as watch:
+        assert watch.stdout is not None
+        os.set_blocking(watch.stdout.fileno(), False)
+
+        def followed() -> bool:
+            cli("run", "b", "--", "true")
+            assert watch.stdout is not None
+            return watch.stdout.read() not in ("", None)
+
+        wait_until(followed, "it follows", timeout=30)
+        assert cli("rm", "b", "--force").code == 0
+        os.set_blocking(watch.stdout.fileno(), True)
         assert watch.wait(timeout=10) == 0
 
 

@@ -26,6 +26,7 @@ def box(cli: Cli) -> str:
 
 def test_a_shell_has_a_terminal_of_its_own_and_its_exit_code_passes(box: str, repo: Path) -> None:
     with Screen(repo, "shell", box, rows=31, cols=97) as screen:
+        screen.until(b"$ ")
         screen.type(b"tty; stty size; echo $TERM-$HOME\n")
         text = screen.until(b"31 97")
         assert b"/dev/pts/0" in text, "a terminal of the box's own devpts"
@@ -38,10 +39,11 @@ def test_a_shell_has_a_terminal_of_its_own_and_its_exit_code_passes(box: str, re
 
 def test_the_size_of_the_window_follows(box: str, repo: Path) -> None:
     with Screen(repo, "shell", box) as screen:
+        screen.until(b"$ ")  # before it is raw, a typed interrupt would be the client's own
         screen.type(b"trap 'echo changed; stty size' WINCH; echo ready\n")
         screen.until(b"\nready")
         screen.resize(40, 100)
-        screen.type(b"stty size\n")
+        screen.until(b"changed")
         screen.until(b"40 100")
         screen.type(b"exit\n")
         screen.wait()
@@ -49,8 +51,9 @@ def test_the_size_of_the_window_follows(box: str, repo: Path) -> None:
 
 def test_control_keys_reach_the_session(box: str, repo: Path) -> None:
     with Screen(repo, "shell", box) as screen:
+        screen.until(b"$ ")  # before it is raw, a typed interrupt would be the client's own
         screen.type(b"sleep 100 || echo inter''rupted\n")
-        screen.read(0.3)
+        screen.read(1.0)
         screen.type(b"\x03")
         screen.until(b"^C")
         screen.read(0.5)  # the interrupt throws away what was typed behind it
@@ -64,6 +67,7 @@ def test_detach_leaves_the_session_running_and_attach_shows_its_last_screen(
     box: str, repo: Path, cli: Cli
 ) -> None:
     with Screen(repo, "shell", box) as screen:
+        screen.until(b"$ ")  # before it is raw, a typed interrupt would be the client's own
         screen.type(b"echo first-$((40+2)); MARK=kept\n")
         screen.until(b"first-42")
         screen.type(b"half-typed\x1d")
@@ -89,6 +93,7 @@ def test_a_signal_restores_the_terminal_and_leaves_the_session(
     box: str, repo: Path, cli: Cli, number: signal.Signals
 ) -> None:
     with Screen(repo, "shell", box) as screen:
+        screen.until(b"$ ")  # before it is raw, a typed interrupt would be the client's own
         screen.type(b"echo up-$((1+1))\n")
         screen.until(b"up-2")
         screen.process.send_signal(number)
@@ -100,6 +105,7 @@ def test_a_signal_restores_the_terminal_and_leaves_the_session(
 
 def test_killing_the_client_ends_nothing(box: str, repo: Path, cli: Cli) -> None:
     with Screen(repo, "shell", box) as screen:
+        screen.until(b"$ ")  # before it is raw, a typed interrupt would be the client's own
         screen.type(b"echo up-$((1+1))\n")
         screen.until(b"up-2")
         screen.process.kill()
@@ -118,6 +124,7 @@ ATTACKS = (
 
 def test_what_a_box_prints_sets_no_title_and_writes_no_clipboard(box: str, repo: Path, cli: Cli) -> None:
     with Screen(repo, "shell", box) as screen:
+        screen.until(b"$ ")  # before it is raw, a typed interrupt would be the client's own
         screen.type(ATTACKS + b"\n")
         screen.until(b"STUVWXYZ")
         screen.type(b"exit\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -123,13 +124,15 @@ def test_a_reader_that_leaves_early_is_no_error(cli: Cli, repo: Path) -> None:
 
 def test_an_interrupt_ends_quietly(cli: Cli, repo: Path) -> None:
     assert cli("new", "b").code == 0
-    with subprocess.Popen(cloche_argv("watch", "b"), cwd=repo, stderr=subprocess.PIPE) as watch:
-        import time
-
-        time.sleep(0.6)
+    watch = subprocess.Popen(cloche_argv("watch", "b"), cwd=repo, stderr=subprocess.PIPE)
+    try:
+        time.sleep(1.0)  # until it is past its start; interrupted before, Python itself ends as loudly
         watch.send_signal(signal.SIGINT)
         assert watch.wait(timeout=10) == 130
         assert watch.stderr is not None and watch.stderr.read() == b""
+    finally:
+        watch.kill()
+        watch.communicate()
 
 
 HOSTILE = "\x1b]0;title\x07\u202eevil\u009b31m\r[red]x[@click=app.apply]"

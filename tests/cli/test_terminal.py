@@ -40,11 +40,12 @@ def test_a_shell_has_a_terminal_of_its_own_and_its_exit_code_passes(box: str, re
 def test_the_size_of_the_window_follows(box: str, repo: Path) -> None:
     with Screen(repo, "shell", box) as screen:
         screen.until(b"$ ")  # before it is raw, a typed interrupt would be the client's own
-        screen.type(b"trap 'echo changed; stty size' WINCH; echo ready\n")
-        screen.until(b"\nready")
+        screen.type(b"while stty size; do sleep 0.1; done\n")
+        screen.until(b"24 80")
         screen.resize(40, 100)
-        screen.until(b"changed")
         screen.until(b"40 100")
+        screen.type(b"\x03")
+        screen.read(0.5)
         screen.type(b"exit\n")
         screen.wait()
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from app.cli.context import Context
+from app.cli.context import UNCONFINED, Context
 from app.cli.render import age, report, size
 from backends.engine import NewBox
 from backends.errors import ClocheError, UsageError
@@ -54,9 +54,7 @@ def new(context: Context, args: argparse.Namespace) -> int:
     )
     context.note(f"tier {row.tier}, profile {row.profile}, {where}")
     if row.unconfined:
-        context.note(
-            "nothing confines a box of tier workspace: its processes run as you, and can write its journal"
-        )
+        context.note(UNCONFINED)
     context.note(f"next: cloche run {row.name} -- CMD, or cloche shell {row.name}")
     return 0
 

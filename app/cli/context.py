@@ -11,6 +11,8 @@ from app.cli.table import Verb
 from backends.engine import Engine
 from backends.evidence.visible import visible
 
+UNCONFINED = "nothing confines this box (tier workspace): its processes run as you, and its journal is within their reach"
+
 
 def plain(value: Any) -> Any:
     """A value of the engine as JSON values: named tuples become objects, bytes text (surrogateescape)."""
@@ -47,6 +49,13 @@ class Context:
         """A remark beside the answer, on standard error."""
         sys.stdout.flush()
         sys.stderr.write(visible(text) + "\n")
+
+    def warn_unconfined(self, ref: str) -> None:
+        """Say of a box of tier ``workspace``, wherever its evidence is shown, what that evidence is worth."""
+        from backends.boxes.manifest import load
+
+        if not self.json and load(self.engine.find(ref)).tier == "workspace":
+            self.note(UNCONFINED)
 
     def rows(self, headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> None:
         """A table for people; every cell is escaped here. ``right``: columns aligned to the right."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from app.cli.boxes import state_text
-from app.cli.context import Context, plain
+from app.cli.context import UNCONFINED, Context, plain
 from app.cli.render import age, moment, size
 from backends.errors import UsageError
 from backends.evidence.visible import visible
@@ -53,7 +53,7 @@ def status(context: Context, args: argparse.Namespace) -> int:
         facts.append(("needs you", row.needs))
     context.rows(("WHAT", "VALUE"), facts)
     if row.unconfined:
-        context.say("\nNothing confines this box, and its journal is within the agent's reach.")
+        context.say(f"\n{UNCONFINED}")
     context.say("\nWhat it received")
     if found.enforcement:
         context.rows(
@@ -86,6 +86,7 @@ def status(context: Context, args: argparse.Namespace) -> int:
 
 def ps(context: Context, args: argparse.Namespace) -> int:
     """``cloche ps BOX``."""
+    context.warn_unconfined(args.box)
     paths = context.engine.find(args.box)
     context.engine.processes(args.box)
     time.sleep(0.25)  # a share of CPU needs two looks
@@ -117,6 +118,7 @@ def ps(context: Context, args: argparse.Namespace) -> int:
 
 def denials(context: Context, args: argparse.Namespace) -> int:
     """``cloche denials BOX``."""
+    context.warn_unconfined(args.box)
     tally = context.engine.tally(args.box)
     if context.json:
         paths = context.engine.find(args.box)
@@ -177,6 +179,7 @@ def log(context: Context, args: argparse.Namespace) -> int:
             "cloche log BOX -n 20",
             code="usage",
         )
+    context.warn_unconfined(args.box)
     records: Iterable[JournalRecord] = context.engine.journal(args.box)
     if args.last:
         records = deque(records, maxlen=int(args.last))
@@ -190,6 +193,7 @@ def log(context: Context, args: argparse.Namespace) -> int:
 
 def watch(context: Context, args: argparse.Namespace) -> int:
     """``cloche watch BOX [--deny-only]``: until interrupted, or the box is removed."""
+    context.warn_unconfined(args.box)
     key = context.engine.find(args.box).key
     for record in context.engine.follow(args.box):
         if args.deny_only and record.kind != "denial":

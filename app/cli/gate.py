@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from app.cli.context import Context
+from app.cli.context import UNCONFINED, Context
 from app.cli.render import findings
 from backends.errors import Refused, UsageError
 from backends.evidence.visible import visible, visible_lines
@@ -16,6 +16,7 @@ from backends.snapshots import CheckRow, ReviewView
 
 def diff(context: Context, args: argparse.Namespace) -> int:
     """``cloche diff BOX [--stat]``."""
+    context.warn_unconfined(args.box)
     found = context.engine.snapshot_diff(args.box)
     if context.json:
         context.document(
@@ -62,6 +63,7 @@ def _say_checks(context: Context, checks: tuple[CheckRow, ...]) -> None:
 
 def propose(context: Context, args: argparse.Namespace) -> int:
     """``cloche propose BOX``."""
+    context.warn_unconfined(args.box)
     if args.stop:
         context.engine.stop(args.box)
     snapshot = context.engine.propose(args.box)
@@ -94,6 +96,7 @@ def export(context: Context, args: argparse.Namespace) -> int:
         raise UsageError(
             "cloche export cannot be read", "no folder is given", "cloche export BOX --out DIR", code="usage"
         )
+    context.warn_unconfined(args.box)
     done = context.engine.export(args.box, Path(args.out), args.force)
     if context.json:
         key = context.engine.find(args.box).key
@@ -113,6 +116,7 @@ def _confirm(review: ReviewView, squash: bool) -> None:
         f"apply box {visible(review.row.name)} to branch {visible(branch)} at {review.branch_tip[:12]}\n"
         f"  snapshot {review.snapshot.id}\n"
         f"  base     {review.snapshot.base}\n"
+        f"  tier     {review.row.tier}{f': {UNCONFINED}' if review.row.unconfined else ''}\n"
         f"  policy   {review.policy_digest}\n"
         f"  changes  {stat.files} files +{stat.added} -{stat.deleted}{', squashed' if squash else ''}\n"
     )

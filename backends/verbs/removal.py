@@ -174,7 +174,23 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
     for parent in [root / repository_key] if repository_key else sorted(root.glob("*")):
         for left in sorted(parent.glob(f"{REMOVING}*")):
             done.append(_outcome(f"{parent.name}/{left.name}", delete, left, "was half removed; removed"))
-    return tuple(done)
+    return (*done, *_prune_packs())
+
+
+def _prune_packs() -> tuple[RemovalOutcome, ...]:
+    """Remove cached packs that no box borrows any more; with a box that cannot be asked, none."""
+    from backends.trees import packs, repo
+
+    name = "cached packs"
+    try:
+        used = {folder for paths in store.folders() for folder in repo.borrowed(paths)}
+        count = packs.prune(used)
+    except (OSError, ValueError, KeyError) as error:
+        failure = ClocheError(
+            "cached packs were not removed", str(error), "cloche doctor", code="packs-not-removed"
+        )
+        return (RemovalOutcome(name, False, failure.why, failure.as_dict()),)
+    return (RemovalOutcome(name, True, f"{count} that no box borrows; removed", None),) if count else ()
 
 
 def undo(paths: BoxPaths) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backends.boxes import liveness, manifest, store
-from backends.boxes.layout import state_dir
+from backends.boxes.layout import cache_dir, state_dir
 from backends.engine import Engine, NewBox, Streams
 from backends.errors import Busy, ClocheError, NoSuchBox, Refused
 from backends.evidence import journal
@@ -180,6 +180,19 @@ def test_gc_finishes_a_removal_that_was_cut_short(engine: Engine) -> None:
     (outcome,) = engine.gc()
     assert outcome.removed and not left.exists()
     assert [row.name for row in engine.boxes()] == ["b"]
+
+
+def test_gc_removes_packs_that_no_box_borrows_and_no_other(engine: Engine) -> None:
+    engine.create(NewBox(name="kept"))
+    (kept,) = cache_dir().glob("packs/*/*")
+    unused = kept.with_name("0" * 40)
+    (unused / "pack").mkdir(parents=True)
+    for folder in (kept, unused):
+        os.utime(folder, (1, 1))
+    (outcome,) = engine.gc()
+    assert outcome.removed and outcome.box == "cached packs"
+    assert kept.exists() and not unused.exists()
+    assert run(engine, "kept", "git log") == 0
 
 
 def test_a_damaged_box_is_listed_and_removed_only_by_force(engine: Engine) -> None:

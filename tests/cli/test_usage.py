@@ -199,3 +199,18 @@ def test_a_box_whose_keeper_cannot_start_says_why(cli: Cli, repo: Path) -> None:
     assert not liveness.alive(liveness.read(paths).keeper)
     (paths.root / "elsewhere").rename(paths.tree)
     assert cli("run", "b", "--", "true").code == 0
+
+
+def test_an_unconfined_box_says_so_wherever_its_evidence_is_shown(cli: Cli, repo: Path) -> None:
+    new = cli("new", "w", "--tier", "workspace")
+    assert cli("run", "w", "--", "sh", "-c", "echo x > x").code == 0
+    said = [new.err, cli("ls").out, cli("status", "w").out, cli("ps", "w").err, cli("denials", "w").err]
+    said += [cli("log", "w").err, cli("diff", "w").err, cli("propose", "w").err]
+    said += [cli("export", "w", "--out", str(repo.parent / "out")).err]
+    said += [(repo.parent / "out" / "report.md").read_text()]
+    for text in said:
+        assert "unconfined" in text or "nothing confines" in text or "confines nothing" in text, text
+    finding = next(
+        f for f in json.loads(cli("doctor", "w", "--json").out)["findings"] if f["id"].endswith(": journal")
+    )
+    assert finding["verdict"] == "warn"

@@ -18,6 +18,8 @@ from tests import support
 
 NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
 REAL_ROOMS = {"boundary", "boxes", "cli", "demo", "keeper", "kernel", "trees"}
+# What the caller's shell, or a test runner without a terminal, would decide for the commands under test.
+INHERITED = ("NO_COLOR", "COLUMNS", "LINES", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # A role that this run does not have is met by the other run of `make test`, which has it.
 OTHER_ROLE = (
     ("needs root", "as root")
@@ -71,7 +73,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     monkeypatch.setenv("HOME", str(made.home))
     monkeypatch.setenv("CLOCHE_LINGER", "2")
     monkeypatch.setenv("PYTHONPATH", str(support.ROOT))
-    for name in ("NO_COLOR", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"):
+    for name in INHERITED:
         monkeypatch.delenv(name, raising=False)
     yield made
     left = end_boxes(made.state)
@@ -108,6 +110,14 @@ def remove(root: Path) -> None:
     for folder, _, _ in os.walk(root, followlinks=False):
         os.chmod(folder, 0o700)
     shutil.rmtree(root)
+
+
+@pytest.fixture
+def tmp_path(home: Home) -> Path:
+    """pytest's folder of that name, but short enough for the path of a socket."""
+    path = home.root / "t"
+    path.mkdir()
+    return path
 
 
 @pytest.fixture

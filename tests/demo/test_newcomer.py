@@ -48,7 +48,7 @@ def terminal(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is missing: apt install tmux")
     monkeypatch.setenv("XDG_DATA_HOME", str(home.root / "d"))
-    opened = Terminal(home.root / "t")
+    opened = Terminal(home.root / "tmux")
     yield opened
     opened.end()
     assert run(cloche_argv("demo", "--remove"), cwd=home.root).code == 0

@@ -11,7 +11,10 @@ from app.cli.table import Verb
 from backends.engine import Engine
 from backends.evidence.visible import visible
 
-UNCONFINED = "nothing confines this box (tier workspace): its processes run as you, and its journal is within their reach"
+UNCONFINED = (
+    "nothing confines this box (tier workspace): "
+    "its processes run as you, and its journal is within their reach"
+)
 
 
 def plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import App
 from textual.binding import BindingType
 from textual.command import Provider
@@ -32,7 +33,7 @@ from app.screens.new_box import NewBoxScreen
 from app.screens.review import ReviewScreen
 from app.screens.tier_text import host_truth
 from app.screens.too_small import TooSmallScreen, too_small
-from app.workers.calls import call
+from app.workers.calls import call, finish, unfinished
 from app.workers.publisher import BoxesFailed, BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
 from backends.engine import Engine
 from backends.errors import Refused, UsageError
@@ -44,7 +45,8 @@ from widgets.terminal import TerminalView
 from widgets.visible import visible
 
 STYLES = Path(__file__).resolve().parent.parent / "themes"
-KILLED = 128 + int(signal.SIGTERM)
+PATIENCE = 30.0
+"""Seconds that leaving waits for what was begun: a box half made or half removed helps nobody."""
 
 
 class Workbench(App[int], inherit_bindings=False):
@@ -122,7 +124,7 @@ class Workbench(App[int], inherit_bindings=False):
         self._show_headers()
 
     async def _probe(self) -> None:
-        self.claims = await call(self.engine.probe, "probe")
+        self.claims = await call(self.engine.probe, "the host is being probed", whole=True)
         self.host_truth = host_truth(self.claims)
         self._show_headers()
         for screen in self.screen_stack:
@@ -230,11 +232,8 @@ class Workbench(App[int], inherit_bindings=False):
 
     # ------------------------------------------------------------ terminal
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._fit)
-
-    def _fit(self) -> None:
-        small = too_small(*self.size)
+    def on_resize(self, event: events.Resize) -> None:
+        small = too_small(*event.size)
         there = any(isinstance(screen, TooSmallScreen) for screen in self.screen_stack)
         if small and not there:
             self.push_screen(TooSmallScreen())
@@ -303,7 +302,13 @@ def main() -> int:
     refuse_terminal(os.environ.get("TERM", ""), sys.stdin.isatty() and sys.stderr.isatty())
     from backends.policy.settings import settings
 
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)  # exported, they would outweigh what the terminal says after a resize
     chosen = settings()
     application = Workbench(theme=theme_name(chosen.theme), keymap=checked_keymap(chosen.keymap))
     application.run()
+    if unfinished():
+        sys.stderr.write(f"waiting: {', '.join(unfinished())}\n")
+        for name in finish(PATIENCE):
+            sys.stderr.write(f"given up after {PATIENCE:.0f} s: {name}\n")
     return application.return_code or 0

@@ -127,7 +127,7 @@ class WorkbenchScreen(Screen[None]):
                 self.workbench.busy[key] = doing
                 self.show_footer()
             try:
-                value = await call(work)
+                value = await call(work, doing or "engine call", whole=bool(doing))
             except Exception as error:  # noqa: BLE001 (shown to the person, in one form)
                 self._end_of(key, doing)
                 if failed is not None:

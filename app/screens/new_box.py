@@ -143,7 +143,9 @@ class NewBoxScreen(ModalScreen[BoxRow | None]):
         button.text = "Making it…"
         button.refresh(layout=True)
         try:
-            row = await call(partial(self.workbench.engine.create, self.request()), "create")
+            row = await call(
+                partial(self.workbench.engine.create, self.request()), "the box is being made", whole=True
+            )
         except Exception as error:  # noqa: BLE001 (shown to the person, in one form)
             self.workbench.show_error(error)
         else:

@@ -31,7 +31,7 @@ def apply_paragraphs(review: ReviewView, reviewed: int) -> list[Line | tuple[Lin
     stat = review.snapshot.stat
     total = len(review.diff.changes)
     moved = review.branch_tip != review.snapshot.base
-    merge = "  the branch moved on since: a merge commit is made"
+    merge = "  the branch moved on: makes a merge commit"
     how = (merge, "look") if moved else ("  fast-forward", "quiet")
     read = (f"   {reviewed} of {total} marked as reviewed", "quiet" if reviewed >= total else "look")
     change = line(f"{stat.files} files  ", (f"+{stat.added}", "added"), " ", (f"-{stat.deleted}", "removed"))

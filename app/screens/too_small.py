@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.screen import ModalScreen
+from textual.screen import Screen
 from textual.strip import Strip
 
 from widgets.ink import line
@@ -32,7 +32,7 @@ class SmallNotice(Inked):
         return self.strip_of(said[y - top] if 0 <= y - top < len(said) else (), width)
 
 
-class TooSmallScreen(ModalScreen[None]):
+class TooSmallScreen(Screen[None]):
     """Stands in front of everything while the terminal is too small; boxes and screens go on behind it."""
 
     def compose(self) -> ComposeResult:

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from backends.verbs.values import Terminal
 
 FRAME = 0.04
-"""Seconds between two images at most."""
+"""Seconds between two images while a program prints a little."""
 
-REST = 0.003
-"""Seconds that the parser leaves to others after a full slice."""
+FLOODED = 0.2
+"""Seconds between two images while it prints without end: nobody reads them, and each costs a drawing."""
+
+REST = 2.0
+"""How many times as long as a slice took to parse the parser leaves to others, while there is more."""
 
 TYPED = 256
 """Writes waiting for a session that does not read; more are refused."""
@@ -106,7 +109,7 @@ class TerminalPump:
 
     def _read(self) -> None:
         shown = 0.0
-        dirty = False
+        dirty = flood = False
         try:
             while not self._closed.is_set():
                 wait = FRAME if dirty else 0.25
@@ -116,9 +119,10 @@ class TerminalPump:
                     if not data:
                         break
                     dirty = True
+                    flood = len(data) > SLICE
                     shown = self._parse(data, shown)
                 now = time.monotonic()
-                if dirty and (not ready or now - shown >= FRAME):
+                if dirty and (not ready or now - shown >= (FLOODED if flood else FRAME)):
                     self._publish()
                     shown, dirty = now, False
         except (OSError, ValueError) as error:
@@ -132,18 +136,20 @@ class TerminalPump:
             self.close()
 
     def _parse(self, data: bytes, shown: float) -> float:
+        flood = len(data) > SLICE
         for start in range(0, len(data), SLICE):
             if self._closed.is_set():
                 break
+            began = time.monotonic()
             replies = self._screen.feed(data[start : start + SLICE])
             if replies:
                 self.type(replies)
             now = time.monotonic()
-            if now - shown >= FRAME:
+            if now - shown >= (FLOODED if flood else FRAME):
                 self._publish()
                 shown = now
-            if len(data) > SLICE:
-                time.sleep(REST)
+            if flood:
+                time.sleep(REST * (now - began))
         return shown
 
     def _publish(self) -> None:

@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 
 from app.engine import EngineLike
 from app.workbench import Workbench
+from app.workers.calls import finish
 from tests.widgets.drawn import screen_text
 from widgets.header import Footer, Header
 from widgets.ink import plain
@@ -76,3 +77,4 @@ async def play(
         await stage.until(lambda: app.read)
         await pilot.pause()
         yield stage
+    assert finish(30) == []

@@ -46,11 +46,6 @@ class BoxPaths(NamedTuple):
         return self.root / "sources.json"
 
     @property
-    def sources(self) -> Path:
-        """Where each value of the policy was stated (``cloche policy explain``); no part of the digest."""
-        return self.root / "sources.json"
-
-    @property
     def origin(self) -> Path:
         """The bare repository of a detached box: what was cloned, or one empty commit."""
         return self.root / "origin.git"

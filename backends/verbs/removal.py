@@ -15,32 +15,12 @@ from backends.errors import Busy, ClocheError, Refused
 from backends.snapshots import RemovalOutcome
 from backends.trees.remove import remove as delete
 from backends.trees.values import Source
-from backends.verbs import passage
+from backends.verbs import passage, sessions
 
 _Subject = TypeVar("_Subject")
 
-STOP_LIMIT = 3.0  # seconds that a keeper gets to end its box before it is taken to hang
 CREATING = "creating.json"  # the manifest of a box that is being made; renamed to manifest.json at the end
 REMOVING = ".removing-"  # prefix of a folder that is being deleted; no box can have such a name
-
-
-def end_live(paths: BoxPaths) -> None:
-    """End the box's processes and its keeper; a keeper that does not answer is killed by identity."""
-    live = liveness.read(paths)
-    if live.kind != "live" or live.keeper is None:
-        return
-    from backends.keeper import client
-
-    try:
-        with client.connect(paths, timeout=STOP_LIMIT) as keeper:
-            keeper.call("stop")
-        liveness.wait_gone(live.keeper, 2.0)
-    except ClocheError:
-        # It hangs. Its death closes init's pipe, and init ends the tree.
-        if not liveness.end(live.keeper):
-            raise
-    if live.init is not None and not liveness.wait_gone(live.init, passage.AFTER_DEATH):
-        liveness.end(live.init)
 
 
 def abort(paths: BoxPaths, why: str) -> None:
@@ -48,7 +28,7 @@ def abort(paths: BoxPaths, why: str) -> None:
     state = manifest.load(paths).state
     if state != RUNNING:
         require(paths.name, state, "abort")
-    end_live(paths)
+    sessions.stop(paths)
     with passage.holding(paths, "abort") as held:
         require(paths.name, held.manifest.state, "abort")
         held.move(ABORTED, why or "given up")
@@ -63,7 +43,7 @@ def remove(paths: BoxPaths, force: bool) -> str:
             raise
         known = None
     if force:
-        end_live(paths)
+        sessions.stop(paths)
     elif liveness.read(paths).kind == "live" and known and known.state == RUNNING:
         raise Busy(
             f"box {paths.name} is live",

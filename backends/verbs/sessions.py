@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import select
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from backends.verbs.values import RunResult, SessionHandle, Streams, Terminal, o
 
 BLOCK = 65536
 START_LIMIT = 30.0  # seconds from the request to the command's start
+STOP_LIMIT = 5.0  # seconds that a keeper gets to end its box before it is taken to hang
+FROZEN_LIMIT = 60.0  # seconds that a start waits for a snapshot of the box to be taken
 
 
 class _Session:
@@ -158,6 +161,18 @@ def _result(event: Mapping[str, Any]) -> RunResult:
     return RunResult(event["session"], event["exit"], event["wall"], event["cpu"], event["peak_rss"])
 
 
+def _start(keeper: KeeperClient, op: str, fds: Sequence[int], **fields: Any) -> dict[str, Any]:
+    """Ask for a session; while a snapshot keeps the box frozen, wait instead of failing."""
+    until = time.monotonic() + FROZEN_LIMIT
+    while True:
+        try:
+            return keeper.call(op, fds, timeout=START_LIMIT, **fields)
+        except Busy as busy:
+            if busy.code != "frozen" or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
 def run(
     paths: BoxPaths,
     argv: Sequence[str],
@@ -170,10 +185,10 @@ def run(
     with keepers.start(paths) as keeper:
         relay = _Relay(streams)
         try:
-            reply = keeper.call(
+            reply = _start(
+                keeper,
                 "run",
                 relay.given,
-                timeout=START_LIMIT,
                 argv=list(argv),
                 env=own_environment() if env is None else dict(env),
                 cwd=cwd,
@@ -192,7 +207,7 @@ def _terminal(keeper: KeeperClient, op: str, **fields: Any) -> Terminal:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with theirs:
-            reply = keeper.call(op, (theirs.fileno(),), timeout=START_LIMIT, **fields)
+            reply = _start(keeper, op, (theirs.fileno(),), **fields)
     except BaseException:
         ours.close()
         keeper.close()
@@ -249,24 +264,24 @@ def kill(paths: BoxPaths, process: ProcessId, signal: int) -> None:
 
 
 def stop(paths: BoxPaths) -> bool:
-    """End every process; see ``Engine.stop``."""
+    """End every process; see ``Engine.stop``. A keeper that does not answer is killed by identity: init
+    follows it by the death pipe and ends the tree."""
     from backends.verbs import passage
 
     live = liveness.read(paths)
-    if live.kind == "lost":
-        with passage.holding(paths, "stop"):
-            return False  # holding it settles what its keeper left
-    if live.kind != "live":
+    if live.kind == "":
         return False
     try:
-        with keepers.connect(paths) as keeper:
+        with keepers.connect(paths, timeout=STOP_LIMIT) as keeper:
             keeper.call("stop", who=passage.person())
     except NoSuchBox as error:
         if error.code != "not-live":
             raise
-        return False
-    except Busy as error:
-        if error.code != "keeper-gone":
+    except Busy:
+        if live.keeper is not None and not liveness.end(live.keeper):
             raise
     passage.wait_for_end(paths)
-    return True
+    if liveness.read(paths).kind == "lost":
+        with passage.holding(paths, "stop"):
+            return True  # holding it settles what its keeper left
+    return live.kind == "live"

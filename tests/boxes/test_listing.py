@@ -212,6 +212,22 @@ def test_a_box_is_frozen_while_its_live_diff_is_read(engine: Engine) -> None:
     engine.kill("a", row.ident, signal.SIGKILL)
 
 
+def test_a_command_waits_while_the_box_is_read_instead_of_failing(engine: Engine) -> None:
+    from backends.keeper import client
+
+    engine.create(NewBox(name="a"))
+    run(engine, "a", "true")
+    with client.connect(engine.find("a")) as reader:
+        reader.call("freeze")
+        done: list[int] = []
+        thread = threading.Thread(target=lambda: done.append(run(engine, "a", "exit 3")))
+        thread.start()
+        time.sleep(0.5)
+        assert done == []
+    thread.join(10)
+    assert done == [3]
+
+
 def test_a_hundred_boxes_list_quickly(engine: Engine, repo: Path) -> None:
     from backends.boxes import manifest
     from backends.boxes.layout import BoxPaths

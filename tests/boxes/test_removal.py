@@ -74,6 +74,18 @@ def test_a_keeper_that_hangs_is_ended_by_force(engine: Engine) -> None:
     assert not liveness.alive(live.keeper) and not liveness.alive(live.init)
 
 
+def test_stop_ends_a_box_whose_keeper_hangs(engine: Engine) -> None:
+    engine.create(NewBox(name="b"))
+    run(engine, "b", BACKGROUND)
+    paths = engine.find("b")
+    live = liveness.read(paths)
+    assert live.keeper is not None
+    os.kill(live.keeper.pid, signal.SIGSTOP)
+    assert engine.stop("b") is True
+    assert not liveness.alive(live.keeper) and not liveness.alive(live.init)
+    assert manifest.load(paths).state == "idle"
+
+
 def test_several_are_removed_and_one_that_fails_keeps_none_of_the_others(engine: Engine) -> None:
     for name in ("a", "b", "c"):
         engine.create(NewBox(name=name))

@@ -6,13 +6,27 @@ rich: see :mod:`app.cli.run`.
 
 from __future__ import annotations
 
+import os
 import sys
 
 from backends.errors import EXIT_BUSY, EXIT_USAGE, ClocheError
 
 
+def _fill_closed_streams() -> None:
+    """Open /dev/null where the caller closed a standard stream, or the next socket would take its number."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            while (opened := os.open(os.devnull, os.O_RDWR)) < fd:
+                continue
+            if opened > fd:
+                os.dup2(opened, fd)
+                os.close(opened)
+            setattr(sys, name, open(fd, "w" if fd else "r", closefd=False))  # noqa: SIM115 (for good)
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code of the command line."""
+    _fill_closed_streams()
     words = sys.argv[1:] if argv is None else argv
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:

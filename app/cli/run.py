@@ -90,7 +90,6 @@ def quick(words: list[str]) -> int:
 
         return dispatch(["run", "--help"])
     options, box, command = _read(words)
-    sys.stdout.flush()
     engine = Engine()
     passing = _Passing()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,17 @@ def test_streams_and_exit_codes_pass_through(cli: Cli) -> None:
     assert (with_json.code, with_json.out) == (9, "out\n")
     value = json.loads(with_json.err.splitlines()[-1])
     assert value["schema"] == "cloche.run/1" and value["exit"] == 9 and value["session"] == 4
+
+
+@pytest.mark.parametrize("closing", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_an_empty_one(cli: Cli, repo: Path, closing: str) -> None:
+    ok(cli("new", "b"))
+    words = " ".join(
+        shlex.quote(word) for word in support.cloche_argv("run", "b", "--", "sh", "-c", "cat; exit 4")
+    )
+    assert support.run(["sh", "-c", f"{words} {closing}"], cwd=repo).code == 4
+    listing = " ".join(shlex.quote(word) for word in support.cloche_argv("ls"))
+    assert support.run(["sh", "-c", f"{listing} {closing}"], cwd=repo).code == 0
 
 
 def test_a_wall_limit_ends_the_tree_with_124(cli: Cli, repo: Path) -> None:

@@ -40,3 +40,21 @@ class Budget:
         if self._lost:
             self._record("lost", {"what": self._what, "count": self._lost})
             self._lost = 0
+
+
+class Losses:
+    """What happened and could not be looked at, told once a second as ``lost``: unseen is not zero."""
+
+    def __init__(self, record: Callable[[str, Mapping[str, object]], None]) -> None:
+        self._record = record
+        self._counts: dict[str, int] = {}
+
+    def add(self, what: str) -> None:
+        """One of ``what`` (denials, execs, opens, connects) was not seen."""
+        self._counts[what] = self._counts.get(what, 0) + 1
+
+    def tick(self) -> None:
+        """A second has passed."""
+        for what, count in self._counts.items():
+            self._record("lost", {"what": what, "count": count})
+        self._counts.clear()

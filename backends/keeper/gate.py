@@ -1,8 +1,10 @@
 """The keeper's answers to seccomp notifications: refuse, count, journal, and never wait.
 
-What is refused here is decided by registers alone. Opens, execs and connects always go on in the kernel,
-where mounts, Landlock and namespaces decide; their arguments lie in memory that the caller can change, so
-what is read of them is evidence and nothing more (seccomp_unotify(2)).
+What is refused here is decided by registers alone. Opens and connects always go on in the kernel, where
+mounts, Landlock and namespaces decide; their arguments lie in memory that the caller can change, so what is
+read of them is evidence and nothing more (seccomp_unotify(2)). Execs go on too, all but those of a name where
+nothing is: they are answered with what the kernel would say, or a caller could exchange the name after it was
+looked at, and execute unseen. Whatever cannot be looked at is counted as ``lost``.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 
-from backends.evidence.redact import redact_argv
-from backends.keeper.budget import Budget
-from backends.keeper.callers import Caller, Callers, command_line
+from backends.keeper import callernames
+from backends.keeper.budget import Losses
+from backends.keeper.callernames import AT_FDCWD
+from backends.keeper.callers import Callers
 from backends.keeper.denials import Refusal
-from backends.keeper.inside import Host, Inside
+from backends.keeper.execs import Execs
+from backends.keeper.inside import Host, Inside, Untold
 from backends.keeper.log import Log
 from backends.keeper.loop import GONE, READ, Loop
 from backends.keeper.network import NAME_CACHE, Network
@@ -32,11 +36,10 @@ LANE = "keeper"
 BY_FILTER = "seccomp"
 BY_MOUNTS = "mounts, Landlock"
 SLICE = 0.005  # seconds of one turn; others wait no longer for a flood
-AT_FDCWD = 0xFFFFFF9C
 AT_EMPTY_PATH = 0x1000
 O_PATH = 0o10000000
 ARGV_BYTES = 4096  # of an argv that is journalled
-MAX_PIDS = 8192  # processes whose pid inside is remembered until they end
+LOST = {"open": "opens", "exec": "execs", "connect": "connects"}
 
 
 class Gate:
@@ -62,22 +65,18 @@ class Gate:
         self._loop = loop
         self._fd = fd
         self._spec = spec
-        self._init = init
-        self._first: set[int] = set()  # sessions' first processes whose exec is journalled
-        self._unread: set[int] = set()  # and those whose exec could not be read
         self._log = log
         self._deny = deny
-        self._record = record
         self._touched = touched
         self._callers = Callers()
         self._host = Host()
         self._reach: Reach | None = None
         self._inside: Inside | None = None
         self._network: Network | None = None
-        self._execs = Budget("execs", record)
+        self._losses = Losses(record)
+        self.execs = Execs(loop, init, record, self._losses, self._names)
         self.counting = False
         self.name_cache_asked = 0
-        self.inside_pids: dict[int, int] = {}
         notify.prepare(fd)
         self._poll = select.poll()
         self._poll.register(fd, select.POLLIN)
@@ -87,30 +86,6 @@ class Gate:
         """Count from now on, by these rules."""
         self._reach, self._network = reach, network
         self.counting = True
-
-    def executed(self, pid: int, parent: int, argv: tuple[str, ...]) -> None:
-        """A session's first program runs. Its exec could not be read if it was init's own memory that asked:
-        init, and its copy until the exec, is closed to an unprivileged keeper too.
-        """
-        if pid in self._first:
-            self._first.discard(pid)
-            return
-        self._unread.discard(pid)
-        path = argv[0]
-        if "/" not in path:
-            try:
-                path = os.readlink(f"/proc/{pid}/exe")
-            except OSError:
-                self._log.note("a session's program ended before its path could be read")
-        self._write_exec(Caller(pid, parent, 0, "", ""), path, argv)
-
-    def _catch_up(self, pid: int) -> None:
-        """A first exec that could not be read comes into the journal before what that program executes."""
-        if pid in self._unread:
-            argv = command_line(pid)
-            if argv:
-                self.executed(pid, self._init, argv)
-                self._first.add(pid)
 
     def _root(self, note: Notification) -> Inside | None:
         """The box's root, by the first caller that lets us look; none of a box's processes can change it."""
@@ -125,15 +100,21 @@ class Gate:
             self._inside = Inside(root)
         return self._inside
 
+    def _names(self, path: bytes, status: os.stat_result) -> bool:
+        return self._inside is not None and self._inside.names(path, status)
+
     def tick(self) -> None:
         """Once a second: what was too much to journal one by one."""
-        self._execs.tick()
+        self.execs.tick()
+        self._losses.tick()
 
     def close(self) -> None:
         if self._fd >= 0:
             self._loop.remove(self._fd)
             os.close(self._fd)
             self._fd = -1
+        self.execs.close()
+        self._losses.tick()
         if self._inside is not None:
             self._inside.close()
             self._inside = None
@@ -157,19 +138,27 @@ class Gate:
     def _serve(self, note: Notification) -> None:
         """Answer one call, whatever goes wrong with counting it: its caller waits."""
         refusal: int | None = errno.EPERM
+        lost = "denials"
         try:
             notice = seccomp.classify(self._spec, note.nr, note.args)
             refusal = notice.errno
+            lost = LOST.get(notice.kind, lost)
             if self.counting:
-                self._look(note, notice)
+                refusal = self._look(note, notice)
+        except (Untold, OSError) as error:
+            if notify.valid(self._fd, note.id):
+                self._losses.add(lost)
+                self._log.note(f"{lost} that cannot be told: {error}", f"cannot tell {lost}")
         except Exception as error:  # noqa: BLE001 (reported; the answer below is the safe one)
+            self._losses.add(lost)
             self._log.failure("gate", error)
         if refusal is None:
             notify.proceed(self._fd, note.id)
         else:
             notify.refuse(self._fd, note.id, refusal)
 
-    def _look(self, note: Notification, notice: Notice) -> None:
+    def _look(self, note: Notification, notice: Notice) -> int | None:
+        """Count or journal one call; what it is answered, None to let it go on."""
         if notice.errno is not None:
             caller = self._callers.get(note.pid)
             refusal = Refusal(notice.kind, notice.detail, f"no {notice.call}", LANE, BY_FILTER)
@@ -177,9 +166,10 @@ class Gate:
         elif notice.kind == "open":
             self._open(note, notice)
         elif notice.kind == "exec":
-            self._exec(note, notice)
+            return self._exec(note, notice)
         elif notice.kind == "connect":
             self._connect(note, notice)
+        return notice.errno
 
     # ------------------------------------------------------------ opens
 
@@ -189,20 +179,19 @@ class Gate:
         else:
             dirfd, pointer, flags = AT_FDCWD, note.args[0], note.args[1]
         writes = notice.call == "creat" or bool(flags & seccomp.O_WRITE and not flags & O_PATH)
-        name = self._name(note, pointer)
-        if not name:
-            return
-        path = normal(notify.resolve(note.pid, dirfd, name))
-        self._judge(note, path, WRITE if writes else LOOK)
+        with Memory(note.pid) as memory:
+            name = memory.string(pointer)
+        if name and notify.valid(self._fd, note.id):
+            path = self._path(note, dirfd, name)
+            if path is not None:
+                self._judge(note, path, WRITE if writes else LOOK)
 
-    def _name(self, note: Notification, pointer: int) -> bytes:
-        """The path that the caller passed; empty when it is gone or passed none."""
+    def _path(self, note: Notification, dirfd: int, name: bytes) -> bytes | None:
+        """The absolute path that the caller means; None where it passed no descriptor. Raises Untold."""
         try:
-            with Memory(note.pid) as memory:
-                name = memory.string(pointer)
-        except OSError:
-            return b""
-        return name if notify.valid(self._fd, note.id) else b""
+            return callernames.absolute(note.pid, dirfd, name, self._root(note))
+        except FileNotFoundError:
+            return None
 
     def _judge(self, note: Notification, path: bytes, want: str) -> None:
         """Count the attempt if the policy does not grant ``path``, or what it leads to."""
@@ -216,7 +205,8 @@ class Gate:
             if target == path:
                 self._absent(note, path, want, verdict, inside)
                 return
-            path, verdict = target, self._reach.judge(normal(target), want)
+            path = callernames.through(note.pid, normal(target), inside)
+            verdict = self._reach.judge(path, want)
         if verdict.allowed:
             return
         if want == WRITE or self._host.may_have(path):
@@ -241,7 +231,8 @@ class Gate:
 
     # ------------------------------------------------------------ execs
 
-    def _exec(self, note: Notification, notice: Notice) -> None:
+    def _exec(self, note: Notification, notice: Notice) -> int | None:
+        """Journal an exec; the errno that it ends with where there is nothing to execute."""
         if notice.call == "execve":
             dirfd, name_at, argv_at, flags = AT_FDCWD, note.args[0], note.args[1], 0
         else:
@@ -250,51 +241,57 @@ class Gate:
             with Memory(note.pid) as memory:
                 name = memory.string(name_at)
                 argv = memory.strings(argv_at, total=ARGV_BYTES)
+                mapped = bool(name or memory.read(name_at, 1))
         except OSError:
-            self._remember(self._unread, note.pid)
-            return
+            if notify.valid(self._fd, note.id):
+                self.execs.unread(self._callers.get(note.pid))
+                self._callers.forget(note.pid)
+            return None
         if not notify.valid(self._fd, note.id):
-            return
+            return None
         if not name and not flags & AT_EMPTY_PATH:
-            return
-        path = normal(notify.resolve(note.pid, dirfd, name))
+            return errno.ENOENT if mapped else errno.EFAULT
+        result = self._program(note, dirfd, name)
+        path = self._shown(note, dirfd, name)
+        if result:
+            # A shell tries a name in every folder of PATH: only what is there is executed.
+            try:
+                self._judge(note, path, EXEC)
+            except (Untold, OSError):
+                self._losses.add("denials")
+            return result
         caller = self._callers.get(note.pid)
         self._callers.forget(note.pid)
-        self._catch_up(caller.parent)
-        self._catch_up(caller.pid)
-        # A shell tries a name in every folder of PATH: only what is there is executed.
-        inside = self._root(note)
-        if name and inside is not None and not inside.executable(path):
-            self._judge(note, path, EXEC)
-            return
-        if caller.parent == self._init:
-            self._remember(self._first, caller.pid)
         words = [word.decode("utf-8", "surrogateescape") for word in argv]
-        self._write_exec(caller, path.decode("utf-8", "surrogateescape"), redact_argv(words))
+        self.execs.seen(caller, path.decode("utf-8", "surrogateescape"), words)
+        return None
 
-    @staticmethod
-    def _remember(pids: set[int], pid: int) -> None:
-        if len(pids) >= MAX_PIDS:
-            pids.clear()
-        pids.add(pid)
+    def _program(self, note: Notification, dirfd: int, name: bytes) -> int | None:
+        """As ``Inside.program`` for what the caller means by ``name``."""
+        inside = self._root(note)
+        if inside is None:
+            return None
+        if name.startswith(b"/"):
+            return inside.program(name)
+        try:
+            base = callernames.base(note.pid, dirfd)
+        except Untold:
+            return None
+        except FileNotFoundError:
+            return errno.EBADF
+        try:
+            return inside.program(name, base)
+        finally:
+            os.close(base)
 
-    def _write_exec(self, caller: Caller, path: str, argv: tuple[str, ...]) -> None:
-        if caller.inside:
-            self.inside_pids[caller.inside] = caller.pid
-        if len(self.inside_pids) > MAX_PIDS:
-            del self.inside_pids[next(iter(self.inside_pids))]
-        if not self._execs.take():
-            return
-        self._record(
-            "exec",
-            {
-                "pid": caller.pid,
-                "parent": caller.parent,
-                "path": path,
-                "argv": argv,
-                "comm": caller.name,
-            },
-        )
+    def _shown(self, note: Notification, dirfd: int, name: bytes) -> bytes:
+        """The path of an exec for the journal: absolute where that can be told, else as it was asked."""
+        if name.startswith(b"/"):
+            return normal(name)
+        try:
+            return callernames.absolute(note.pid, dirfd, name, self._root(note))
+        except (Untold, FileNotFoundError):
+            return name or b"fd/%d" % (dirfd & 0xFFFFFFFF)
 
     # ------------------------------------------------------------ connects
 
@@ -302,11 +299,8 @@ class Gate:
         pointer, size = (
             (note.args[1], note.args[2]) if notice.call == "connect" else (note.args[4], note.args[5])
         )
-        try:
-            with Memory(note.pid) as memory:
-                address = notify.read_address(memory, pointer, size)
-        except OSError:
-            return
+        with Memory(note.pid) as memory:
+            address = notify.read_address(memory, pointer, size)
         if address is None or self._network is None or not notify.valid(self._fd, note.id):
             return
         if address.family == socket.AF_UNIX:
@@ -325,7 +319,9 @@ class Gate:
         raw = text.encode("utf-8", "surrogateescape")
         if not raw:
             return
-        path = normal(notify.resolve(note.pid, AT_FDCWD, raw))
+        path = self._path(note, AT_FDCWD, raw)
+        if path is None:
+            return
         if path in NAME_CACHE:
             self.name_cache_asked += 1
             return

@@ -208,7 +208,7 @@ class Keeper:
         if event == "spawned":
             session = self.sessions.spawned(message, fds)
             if self.gate is not None and session is not None and session.ident is not None:
-                self.gate.executed(session.ident.pid, self.box.init.pid, session.argv)
+                self.gate.execs.executed(session.ident.pid, session.argv)
             return
         init_protocol.close(fds)
         if event == "exit":
@@ -244,7 +244,7 @@ class Keeper:
         if not isinstance(status, int):
             return
         usage = _usage(message)
-        known = self.gate.inside_pids.pop(pid, 0) if self.gate and isinstance(pid, int) else 0
+        known = self.gate.execs.inside_pids.pop(pid, 0) if self.gate and isinstance(pid, int) else 0
         session = self.sessions.all.get(number) if isinstance(number, int) else None
         if session is not None and session.ident is not None:
             known = session.ident.pid

@@ -11,11 +11,9 @@ import stat
 from pathlib import Path
 
 from backends.boxes.layout import BoxPaths
-from backends.trees import packs, quarantine, repo, source, statcache, worktree
+from backends.trees import inert, packs, quarantine, repo, source, statcache, worktree
 from backends.trees.checkout import Written, checkout
 from backends.trees.values import Base, Source
-
-MOUNT_POINT = ".git"
 
 
 def prepare(
@@ -38,9 +36,7 @@ def prepare(
     building = packs.begin(git, paths.repository_key, base, history)
     try:
         paths.tree.mkdir(mode=0o700)
-        # The mount point of the private repository: empty and not the box's, so that a Git which a person's
-        # prompt or editor starts in the tree finds nothing that could name a program.
-        (paths.tree / MOUNT_POINT).mkdir(mode=0o555)
+        _mount_point(paths.tree)
         written = checkout(git, base.tree, paths.tree, owner=owner)
         objects = packs.finish(building)
     except BaseException:
@@ -52,6 +48,15 @@ def prepare(
     if owner:
         os.chown(paths.tree, *owner)
     remember(paths, written)
+
+
+def _mount_point(tree: Path) -> None:
+    """What the private repository is mounted on: a Git that a person's prompt starts here ends its search."""
+    fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        inert.make(fd)
+    finally:
+        os.close(fd)
 
 
 def prepare_worktree(paths: BoxPaths, origin: Source, base: Base) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backends.errors import Refused
-from backends.trees import packs
+from backends.trees import inert, packs
 from backends.trees import repo as repos
 from tests.support import GIT_ENV, git
 from tests.trees.conftest import Box, MakeBox
@@ -147,12 +147,47 @@ def test_a_sha256_repository_works_throughout(tmp_path: Path, make_box: MakeBox)
     assert box.blob(taken.tree, "b") == b"b\n"
 
 
-def test_the_mount_point_is_empty_and_no_repository(box: Box) -> None:
-    """S5: a prompt's or an editor's Git finds nothing in the tree that it would obey."""
-    assert list((box.tree / ".git").iterdir()) == []
-    env = {"PATH": os.environ["PATH"], "GIT_CEILING_DIRECTORIES": str(box.paths.root)}
-    done = subprocess.run(["git", "rev-parse"], cwd=box.tree, env=env, capture_output=True)
-    assert done.returncode != 0
+def test_the_mount_point_is_a_repository_of_nothing_that_ends_gits_search(box: Box) -> None:
+    """S5: a prompt's or an editor's Git obeys neither the tree's root as a bare repository nor one above."""
+    (box.tree / "objects").mkdir()
+    (box.tree / "refs" / "heads").mkdir(parents=True)
+    (box.tree / "HEAD").write_text("ref: refs/heads/main\n")
+    ran = box.paths.root / "ran"
+    (box.tree / "config").write_text(
+        f'[core]\nbare = false\nworktree = .\nfsmonitor = "touch {ran}; false"\n'
+    )
+    (box.tree / "sub").mkdir()
+    env = {"PATH": os.environ["PATH"], "HOME": str(box.paths.home), "GIT_CONFIG_COUNT": "1",
+           "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}  # fmt: skip
+    for folder in (box.tree, box.tree / "sub"):
+        done = subprocess.run(["git", "status"], cwd=folder, env=env, capture_output=True, text=True)
+        assert "On branch box" in done.stdout, done.stderr
+    assert not ran.exists()
+    assert {path.name for path in (box.tree / ".git").iterdir()} >= {"HEAD", "config", "objects", "refs"}
+
+
+def test_an_incomplete_mount_point_is_completed_and_a_link_in_its_place_is_not_followed(
+    tmp_path: Path,
+) -> None:
+    def make() -> None:
+        fd = os.open(tmp_path, os.O_RDONLY)
+        try:
+            inert.make(fd)
+        finally:
+            os.close(fd)
+
+    make()
+    first = {path.name: path.stat().st_ino for path in (tmp_path / ".git").iterdir()}
+    make()
+    assert {path.name: path.stat().st_ino for path in (tmp_path / ".git").iterdir()} == first
+    (tmp_path / ".git" / "HEAD").unlink()
+    (tmp_path / ".git" / "HEAD").write_text("")
+    make()
+    assert (tmp_path / ".git" / "HEAD").read_bytes() == inert.FILES["HEAD"]
+    (tmp_path / ".git").rename(tmp_path / "aside")
+    (tmp_path / ".git").symlink_to("aside")
+    with pytest.raises(OSError):
+        make()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -173,7 +208,7 @@ def test_everything_but_the_mount_point_belongs_to_the_payload(repo: Path, make_
     box = make_box(repo, owner=(54321, 54322))
     for root in (box.tree, box.paths.repo):
         for path in (root, *root.rglob("*")):
-            owner = 0 if path == box.tree / ".git" else 54321
+            owner = 0 if path.is_relative_to(box.tree / ".git") else 54321
             assert path.lstat().st_uid == owner, path
     assert box.paths.quarantine.stat().st_uid == 0
 

@@ -7,12 +7,15 @@ notification is still valid (a pid alone may have been reused).
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
 import socket
 import struct
 from typing import NamedTuple
+
+from backends.kernel.syscalls import syscall
 
 IOCTL_NOTIF_RECV = 0xC0502100  # SECCOMP_IOCTL_NOTIF_RECV
 IOCTL_NOTIF_SEND = 0xC0182101
@@ -23,6 +26,7 @@ USER_NOTIF_FLAG_CONTINUE = 1
 USER_NOTIF_FD_SYNC_WAKE_UP = 1
 
 _NOTIF = struct.Struct("=QIIiIQ6Q")  # struct seccomp_notif, 80 bytes
+_IOVEC = struct.Struct("=QQ")  # struct iovec of 64 bits
 _RESP = struct.Struct("=QqiI")  # struct seccomp_notif_resp, 24 bytes
 
 PATH_LIMIT = 4096  # PATH_MAX
@@ -100,10 +104,26 @@ def valid(fd: int, ident: int) -> bool:
 
 
 class Memory:
-    """One caller's memory, opened by pid; check :func:`valid` after opening, before using what was read."""
+    """One caller's memory, opened by pid; check :func:`valid` after opening, before using what was read.
+
+    A caller that made itself undumpable (prctl(2)), or whose program may not be read, has a ``mem`` that
+    belongs to root. Whoever owns its user namespace may read it all the same, by process_vm_readv(2).
+    """
 
     def __init__(self, pid: int) -> None:
-        self.fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        self.pid = pid
+        try:
+            self.fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+            self.mapped = True
+        except PermissionError:
+            # Held as the process's identity: its pid means another one as soon as this leads nowhere.
+            self.fd = os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            self.mapped = False
+            try:
+                self._copy(0, 1)
+            except BaseException:
+                os.close(self.fd)
+                raise
 
     def close(self) -> None:
         os.close(self.fd)
@@ -119,11 +139,25 @@ class Memory:
         if address <= 0 or address >= 1 << 63:
             return b""
         try:
-            return os.pread(self.fd, size, address)
+            return os.pread(self.fd, size, address) if self.mapped else self._copy(address, size)
         except OSError as error:
             if error.errno in (errno.EIO, errno.EFAULT, errno.ESRCH):
                 return b""
             raise
+
+    def _copy(self, address: int, size: int) -> bytes:
+        """``OSError``: EPERM where this process, too, is closed to us; empty where nothing is mapped."""
+        buffer = bytearray(size)
+        held = (ctypes.c_char * size).from_buffer(buffer)
+        local = _IOVEC.pack(ctypes.addressof(held), size)
+        try:
+            got = syscall("process_vm_readv", self.pid, local, 1, _IOVEC.pack(address, size), 1, 0)
+        except OSError as error:
+            if error.errno != errno.EFAULT:
+                raise
+            got = 0
+        os.stat("stat", dir_fd=self.fd)  # ESRCH: what was copied may be of another process
+        return bytes(buffer[:got])
 
     def string(self, address: int, limit: int = PATH_LIMIT) -> bytes:
         """The NUL-terminated string there, cut at ``limit``; read by pages, as the next may be unmapped."""

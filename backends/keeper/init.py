@@ -28,7 +28,9 @@ from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, libc, prctl
 from backends.snapshots import Claim
 
 _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
+_SIGINFO_CODE = 8
 _SIGINFO_PID = 12
+_SI_USER = 0  # sent by kill(2) and its like, so that the kernel itself wrote who the sender is
 SFD_CLOEXEC = 0o2000000
 SFD_NONBLOCK = 0o4000
 _OOM_SESSION = 900  # oom_score_adj of sessions (proc_pid_oom_score_adj(5)); init keeps what it inherited
@@ -256,10 +258,7 @@ class Init:
                 data = os.read(self.signals, _SIGINFO_SIZE)
             except BlockingIOError:
                 break
-            number = int.from_bytes(data[:4], "little")
-            sender = int.from_bytes(data[_SIGINFO_PID : _SIGINFO_PID + 4], "little")
-            # A sender outside our process namespace has no pid in it.
-            if number == signal.SIGTERM and (sender == 0 or not self.namespaced):
+            if ends(data, namespaced=self.namespaced):
                 self.end()
         self.reap()
 
@@ -355,6 +354,18 @@ class Init:
                     return
             except ChildProcessError:
                 return
+
+
+def ends(data: bytes, *, namespaced: bool) -> bool:
+    """Whether a ``struct signalfd_siginfo`` is a SIGTERM from outside: from a process without a pid in here.
+
+    Only under ``SI_USER`` the sender is the kernel's word: rt_sigqueueinfo(2) lets a process claim any other,
+    but with a negative code.
+    """
+    number = int.from_bytes(data[:4], "little")
+    code = int.from_bytes(data[_SIGINFO_CODE : _SIGINFO_CODE + 4], "little", signed=True)
+    sender = int.from_bytes(data[_SIGINFO_PID : _SIGINFO_PID + 4], "little")
+    return number == signal.SIGTERM and (not namespaced or (code == _SI_USER and sender == 0))
 
 
 def _told(claim: tuple[str, str], held: bool, evidence: str, duration: float) -> Claim:

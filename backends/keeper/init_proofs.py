@@ -114,9 +114,14 @@ def _errno(error: OSError) -> str:
     return os.strerror(error.errno or 0)
 
 
+def _fresh(folder: str) -> str:
+    """A name that nobody can have taken before, neither a box that was here nor a host."""
+    return f"{folder}/.cloche-proof-{os.urandom(8).hex()}"
+
+
 def _write_outside(promises: Promises) -> str:
     for folder in promises.read_only:
-        path = f"{folder}/.cloche-proof"
+        path = _fresh(folder)
         try:
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         except OSError as error:
@@ -129,7 +134,7 @@ def _write_outside(promises: Promises) -> str:
 
 def _work_inside(promises: Promises) -> str:
     for folder in promises.writable:
-        path = f"{folder}/.cloche-proof-{os.getpid()}"
+        path = _fresh(folder)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         os.unlink(path)
     return f"created and removed a file in {', '.join(promises.writable)}"

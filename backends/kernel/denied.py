@@ -29,7 +29,11 @@ _CLOCK = "the clock belongs to the host"
 _SWAP = "swap belongs to the host"
 _QUOTA = "quotas belong to the host"
 _NAMES = "the box's name is given"
-_MEMORY = "reads or changes another process; the debugger's calls come with debug = true"
+_DEBUG = (
+    "a debugger's call, which the kernel guards least; processes of one box are open to each other without it"
+)
+_NUMA = "places memory on the host's nodes, also another process's; programs go on without"
+_OLD = "serves old programs and tells or changes what no program of today asks for"
 _PORTS = "talks to hardware"
 
 DENIED: tuple[DeniedCall, ...] = (
@@ -52,19 +56,29 @@ DENIED: tuple[DeniedCall, ...] = (
     DeniedCall("fsopen", _MOUNT),
     DeniedCall("fspick", _MOUNT),
     DeniedCall("init_module", _MODULE),
+    DeniedCall(
+        "io_setup",
+        "takes of a number of requests that all users of the host share; databases go on without",
+        errno.ENOSYS,
+    ),
     DeniedCall("io_uring_enter", _URING),
     DeniedCall("io_uring_register", _URING),
     DeniedCall("io_uring_setup", _URING),
     DeniedCall("ioperm", _PORTS),
     DeniedCall("iopl", _PORTS),
-    DeniedCall("kcmp", _MEMORY, debug=True),
+    DeniedCall("kcmp", _DEBUG, debug=True),
     DeniedCall("kexec_file_load", "replaces the kernel"),
     DeniedCall("kexec_load", "replaces the kernel"),
     DeniedCall("keyctl", _KEYS),
     DeniedCall("lookup_dcookie", "names files by kernel handles"),
+    DeniedCall("mbind", _NUMA),
+    DeniedCall("memfd_secret", "holds memory that no limit counts and the kernel cannot move"),
+    DeniedCall("migrate_pages", _NUMA),
+    DeniedCall("modify_ldt", _OLD),
     DeniedCall("mount", _MOUNT),
     DeniedCall("mount_setattr", _MOUNT + "; Landlock does not cover it"),
     DeniedCall("move_mount", _MOUNT),
+    DeniedCall("move_pages", _NUMA),
     DeniedCall("name_to_handle_at", "makes handles that open files without a path"),
     DeniedCall("open_by_handle_at", "opens files without a path, also beyond the granted folders"),
     DeniedCall("open_tree", _MOUNT),
@@ -78,22 +92,27 @@ DENIED: tuple[DeniedCall, ...] = (
     DeniedCall("perf_event_open", "measures the kernel and other processes; a frequent way out"),
     DeniedCall("pidfd_getfd", "takes descriptors out of another process"),
     DeniedCall("pivot_root", _MOUNT),
-    DeniedCall("process_vm_readv", _MEMORY, debug=True),
-    DeniedCall("process_vm_writev", _MEMORY, debug=True),
-    DeniedCall("ptrace", _MEMORY, debug=True),
+    DeniedCall("process_vm_readv", _DEBUG, debug=True),
+    DeniedCall("process_vm_writev", _DEBUG, debug=True),
+    DeniedCall("ptrace", _DEBUG, debug=True),
     DeniedCall("quotactl", _QUOTA),
     DeniedCall("quotactl_fd", _QUOTA),
     DeniedCall("reboot", "stops the host"),
     DeniedCall("request_key", _KEYS),
+    DeniedCall("set_mempolicy", _NUMA),
+    DeniedCall("set_mempolicy_home_node", _NUMA),
     DeniedCall("setdomainname", _NAMES),
     DeniedCall("sethostname", _NAMES),
     DeniedCall("setns", "enters another namespace"),
     DeniedCall("settimeofday", _CLOCK),
     DeniedCall("swapoff", _SWAP),
     DeniedCall("swapon", _SWAP),
+    DeniedCall("sysfs", _OLD),
     DeniedCall("syslog", "reads the kernel's log, which names addresses and other users' doings"),
     DeniedCall("umount2", _MOUNT),
+    DeniedCall("uselib", _OLD),
     DeniedCall("userfaultfd", "stops the kernel in the middle of a copy; a frequent way out"),
+    DeniedCall("ustat", _OLD),
     DeniedCall("vhangup", "hangs up terminals"),
 )
 
@@ -125,6 +144,20 @@ ARGUED: tuple[Argued, ...] = (
         ("chmod", "fchmod", "fchmodat", "fchmodat2", "creat", "open", "openat", "mknod", "mknodat"),
         "a mode with the set-user-id or set-group-id bit",
         "every other mode",
+    ),
+    Argued(
+        (
+            "prlimit64",
+            "sched_setaffinity",
+            "sched_setattr",
+            "sched_setparam",
+            "sched_setscheduler",
+            "setpriority",
+            "ioprio_set",
+        ),
+        "process 1, the box's init, whose limits and priority every session inherits; every process of a user"
+        " at once (PRIO_USER, IOPRIO_WHO_USER), since init is one of them",
+        "the box's other processes",
     ),
 )
 

@@ -96,6 +96,19 @@ MODE_CALLS: tuple[tuple[str, int, int | None], ...] = (
 )
 OPEN_CALLS = ("creat", "open", "openat")
 
+# Calls that change a process by its number: (name, index of the pid, index of the kind of number or None, the
+# kind that means every process of a user). The kernel asks for nothing but the same uid.
+INIT = 1
+CHANGE_CALLS: tuple[tuple[str, int, int | None, int], ...] = (
+    ("prlimit64", 0, None, 0),
+    ("sched_setaffinity", 0, None, 0),
+    ("sched_setattr", 0, None, 0),
+    ("sched_setparam", 0, None, 0),
+    ("sched_setscheduler", 0, None, 0),
+    ("setpriority", 1, 0, 2),  # PRIO_USER
+    ("ioprio_set", 1, 0, 3),  # IOPRIO_WHO_USER
+)
+
 
 class FilterSpec(NamedTuple):
     """What one box's filter asks about, beside the table of refusals."""
@@ -153,6 +166,7 @@ def _dispatch(spec: FilterSpec) -> list[tuple[str, str]]:
     pairs += [("creat", "notify" if spec.opens != "none" else "mode-1")]
     pairs += [(name, f"mode-{mode}") for name, mode, flags in MODE_CALLS if flags is None and name != "creat"]
     pairs += [("unshare", "unshare"), ("personality", "personality")]
+    pairs += [(name, f"change-{kind}") for name, _, _, kind in CHANGE_CALLS]
     for row in DENIED:
         if not (row.debug and spec.debug):
             pairs.append((row.name, "notify" if row.counted else "enosys"))
@@ -194,6 +208,17 @@ def _argument_blocks(asm: Assembler, spec: FilterSpec) -> None:
     for persona in PERSONALITIES:
         asm.equal(persona, "allow")
     asm.ret(RET_USER_NOTIF)
+    # The 32 bits of a pid_t. A number of another kind (a group of init's number) reaches nobody.
+    for argument, which, kind in sorted(
+        {(pid, which, kind) for _, pid, which, kind in CHANGE_CALLS}, key=str
+    ):
+        asm.label(f"change-{kind}")
+        if which is not None:
+            asm.load(low(which))
+            asm.equal(kind, "notify")
+        asm.load(low(argument))
+        asm.equal(INIT, "notify")
+        asm.ret(RET_ALLOW)
     asm.label("sendto")
     for half in (low(4), high(4)):
         asm.load(half)
@@ -259,6 +284,8 @@ def classify(spec: FilterSpec, nr: int, args: Sequence[int], arch: str | None = 
         detail = f"ioctl {IOCTLS.get(words[1], hex(words[1]))}"
     elif name in ("clone", "unshare"):
         detail = f"{name} of a new namespace, flags {words[0]:#x}"
+    elif any(name == call for call, *_ in CHANGE_CALLS):
+        detail = f"{name} of the box's init"
     elif name == "personality":
         detail = f"personality {words[0]:#x}"
     row = BY_NAME.get(name)

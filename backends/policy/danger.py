@@ -93,7 +93,9 @@ def warnings(policy: Policy, home: str, sources: dict[str, str] | None = None) -
 
     found = [*_files(policy, home, report), *_network(policy, report), *_environment(policy, report)]
     if policy.debug:
-        found.append(report("debug", "true", "processes of the box can read each other's memory"))
+        found.append(
+            report("debug", "true", "debuggers work in the box, by calls that the kernel guards least")
+        )
     return tuple(found)
 
 

@@ -29,9 +29,13 @@ MOUNT_ATTR_NODEV = 0x4
 MOUNT_ATTR_NOEXEC = 0x8
 AT_FDCWD = -100
 AT_RECURSIVE = 0x8000
+_OPEN_TREE_CLONE = 0x1
+_MOVE_MOUNT_F_EMPTY_PATH = 0x4
+_MOVE_MOUNT_T_SYMLINKS = 0x10  # a descriptor's name in proc is a link to its folder
 
 _PAGE = 4096
 _INODES_BASE = 1024
+TERMINALS = 256  # of one box; the host has 3072 for all of its instances but its own
 
 Target = str | int
 
@@ -76,9 +80,19 @@ def make_private() -> None:
 
 
 def bind(source: Target, target: Target, attributes: int) -> None:
-    """Shows ``source``, with what is mounted below it, also at ``target``."""
-    mount(source, target, "", MS_BIND | MS_REC)
-    set_attributes(target, attributes, recursive=True)
+    """Shows ``source``, with what is mounted below it, also at ``target``; never without its attributes.
+
+    A copy of the mounts is made, restricted, then attached (open_tree(2), move_mount(2)): a descriptor of the
+    target from before means the folder below the new mount and could not name it afterwards.
+    """
+    flags = _OPEN_TREE_CLONE | AT_RECURSIVE | os.O_CLOEXEC
+    copy = syscall("open_tree", AT_FDCWD, _name(source) + b"\0", flags)
+    try:
+        set_attributes(copy, attributes, recursive=True)
+        how = _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_SYMLINKS
+        syscall("move_mount", copy, b"\0", AT_FDCWD, _name(target) + b"\0", how)
+    finally:
+        os.close(copy)
 
 
 def tmpfs(
@@ -114,8 +128,17 @@ def proc(target: Target) -> None:
 
 
 def devpts(target: Target) -> None:
-    """An own instance of devpts: terminals of other instances have no name in it."""
-    mount("devpts", target, "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+    """An own instance of devpts: terminals of other instances have no name in it.
+
+    Bounded (``max``, Documentation/filesystems/devpts.rst), since all instances draw on one number.
+    """
+    mount(
+        "devpts",
+        target,
+        "devpts",
+        MS_NOSUID | MS_NOEXEC,
+        f"newinstance,ptmxmode=0666,mode=0620,max={TERMINALS}",
+    )
 
 
 def enter_root(root: str) -> None:

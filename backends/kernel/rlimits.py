@@ -14,6 +14,8 @@ class Limits(NamedTuple):
     cpu: int | None = None  # RLIMIT_CPU, seconds of one process
     file_size: int | None = None  # RLIMIT_FSIZE, bytes of one file
     files: int | None = None  # RLIMIT_NOFILE of one process
+    signals: int | None = None  # RLIMIT_SIGPENDING, queued signals and timers of this user
+    queues: int | None = None  # RLIMIT_MSGQUEUE, bytes of POSIX message queues of this user
 
 
 _KINDS = (
@@ -22,6 +24,8 @@ _KINDS = (
     ("cpu", resource.RLIMIT_CPU),
     ("file_size", resource.RLIMIT_FSIZE),
     ("files", resource.RLIMIT_NOFILE),
+    ("signals", resource.RLIMIT_SIGPENDING),
+    ("queues", resource.RLIMIT_MSGQUEUE),
 )
 
 
@@ -50,6 +54,19 @@ def capped(kind: int, value: int) -> int:
     return value if hard == resource.RLIM_INFINITY else min(value, hard)
 
 
-def open_files(value: int) -> int:
-    """How many open files a request for ``value`` comes to here."""
-    return capped(resource.RLIMIT_NOFILE, value)
+def open_files(value: int, *, shared: bool) -> int:
+    """How many open files a request for ``value`` comes to here.
+
+    ``shared``: at most half of the hard limit. Descriptors that wait in UNIX sockets are counted for the user
+    as a whole and held against the limit of whoever sends one (unix(7), ETOOMANYREFS): outside, more must be
+    left.
+    """
+    got = capped(resource.RLIMIT_NOFILE, value)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return got if not shared or hard == resource.RLIM_INFINITY else min(got, hard // 2)
+
+
+def share(kind: int) -> int | None:
+    """A quarter of a limit that counts for the user as a whole; ``None`` where there is no limit."""
+    hard = resource.getrlimit(kind)[1]
+    return None if hard == resource.RLIM_INFINITY else hard // 4

@@ -31,7 +31,7 @@ def encode(policy: Policy) -> bytes:
     """The bytes of ``policy.json``. Equal policies give equal bytes, on every version of Python."""
     value = {
         **policy._asdict(),
-        "fs": policy.fs._asdict(),
+        "fs": _files(policy.fs),
         "net": policy.net._asdict(),
         "env": {"passed": policy.env.passed, "set": dict(policy.env.set)},
         "resources": policy.resources._asdict(),
@@ -39,6 +39,13 @@ def encode(policy: Policy) -> bytes:
     }
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.encode("ascii") + b"\n"
+
+
+def _files(fs: FsPolicy) -> dict[str, object]:
+    value: dict[str, object] = {"read": fs.read, "write": fs.write, "deny": fs.deny}
+    if fs.hidden:  # left out where there is none: the bytes of most policies are older than this key
+        value["hidden"] = dict(fs.hidden)
+    return value
 
 
 def digest(data: bytes) -> str:
@@ -105,6 +112,9 @@ class _Table:
             raise _broken(f"{path} is not an object of texts")
         return tuple(sorted(value.items()))
 
+    def pairs_if_any(self, key: str) -> tuple[tuple[str, str], ...]:
+        return self.pairs(key) if key in self._left else ()
+
     def flag(self, key: str) -> bool:
         value, path = self._take(key)
         if not isinstance(value, bool):
@@ -147,7 +157,12 @@ def _policy(table: _Table) -> Policy:
         history=table.text("history", HISTORY),
         observe=table.text("observe", OBSERVE),
         debug=table.flag("debug"),
-        fs=FsPolicy(read=fs.texts("read"), write=fs.texts("write"), deny=fs.texts("deny")),
+        fs=FsPolicy(
+            read=fs.texts("read"),
+            write=fs.texts("write"),
+            deny=fs.texts("deny"),
+            hidden=fs.pairs_if_any("hidden"),
+        ),
         net=NetPolicy(
             mode=net.text("mode", NET_MODES),
             egress=net.texts("egress"),

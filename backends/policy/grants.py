@@ -9,12 +9,12 @@ repository's git directory) are never granted, and hidden where a grant covers t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from backends.errors import Refused, UsageError
-from backends.policy import paths
+from backends.policy import identity, paths
 from backends.policy.merge import Draft, Held
 
 
@@ -23,6 +23,7 @@ class Settled(NamedTuple):
 
     paths: dict[str, tuple[str, ...]]
     sources: dict[str, str]
+    hidden: tuple[tuple[str, str], ...]  # masks below a write grant, with what each is now
 
 
 class _Grants(NamedTuple):
@@ -55,6 +56,7 @@ def settle(
     return Settled(
         {key: tuple(sorted(found)) for key, found in lists.items()},
         {f"{key}[{path}]": held.where for key, found in lists.items() for path, held in found.items()},
+        tuple(_identities(lists["fs.deny"], lists["fs.write"])),
     )
 
 
@@ -155,6 +157,14 @@ def _masks(masks: Mapping[str, Held], read: Mapping[str, Held], write: Mapping[s
                     code="no-such-path",
                 )
     return found
+
+
+def _identities(masks: Mapping[str, Held], write: Mapping[str, Held]) -> Iterator[tuple[str, str]]:
+    for mask in sorted(masks):
+        # The outermost grant, which the mask is laid into at launch.
+        grant = min((path for path in write if paths.covers(path, mask)), key=len, default=None)
+        if grant is not None:
+            yield mask, identity.identify(grant, mask)
 
 
 def _led_to(path: str, held: Held) -> str:

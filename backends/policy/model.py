@@ -19,6 +19,8 @@ class FsPolicy(NamedTuple):
     read: tuple[str, ...]  # host paths granted read and execute; ~ already expanded, absolute
     write: tuple[str, ...]  # host paths granted read and write, beside the tree, home and temporary folders
     deny: tuple[str, ...]  # host paths masked although a grant above covers them
+    # What each mask below a write grant was when the box was made; by now the box can have moved it.
+    hidden: tuple[tuple[str, str], ...] = ()
 
 
 class NetPolicy(NamedTuple):

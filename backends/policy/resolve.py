@@ -264,7 +264,9 @@ def _policy(name: str, draft: Draft, settled: grants.Settled) -> tuple[Policy, d
         history=str(scalar("history")),
         observe=str(scalar("observe")),
         debug=bool(scalar("debug")),
-        fs=FsPolicy(*(settled.paths[key] for key in ("fs.read", "fs.write", "fs.deny"))),
+        fs=FsPolicy(
+            settled.paths["fs.read"], settled.paths["fs.write"], settled.paths["fs.deny"], settled.hidden
+        ),
         net=NetPolicy(
             mode=str(scalar("net.mode")),
             egress=_egress(draft, sources),

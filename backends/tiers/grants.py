@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from backends.errors import Refused
 from backends.kernel.mounts import MountPoint
+from backends.policy.identity import identify
 
 # Folders of the box's own: a host folder of that name, or in or around it, cannot be shown there.
 OWN = ("/work", "/home/box", "/proc", "/sys", "/dev")
@@ -67,9 +68,11 @@ class Empty(NamedTuple):
 
 
 class Mask(NamedTuple):
-    """Something hidden below a write grant."""
+    """Something hidden below a write grant, known by what it was when the box was made."""
 
     path: str
+    grant: str
+    identity: str  # see backends.policy.identity
 
 
 Step = Overlay | File | Link | Folder | Empty | Mask
@@ -108,13 +111,15 @@ def plan(
     mounts: Sequence[MountPoint],
     files: Mapping[str, bytes],
     folders: Iterable[str],
+    hidden: Mapping[str, str] | None = None,
 ) -> Plan:
     """The steps, in the order in which they have to be done.
 
     ``files`` (path and content) and ``folders`` are what the box has of its own and must also be there where
-    a granted folder covers their place.
+    a granted folder covers their place. ``hidden`` tells what each mask below a write grant was when the box
+    was made; ``Refused`` when one is another thing now.
     """
-    planner = _Planner(tuple(deny), tuple(write), mounts, files, tuple(folders))
+    planner = _Planner(tuple(deny), tuple(write), mounts, files, tuple(folders), hidden or {})
     for path in sorted(set(read), key=lambda one: (one.count("/"), one)):
         planner.read(path)
     for path in sorted(set(write), key=lambda one: (one.count("/"), one)):
@@ -130,6 +135,7 @@ class _Planner:
         mounts: Sequence[MountPoint],
         files: Mapping[str, bytes],
         folders: tuple[str, ...],
+        hidden: Mapping[str, str],
     ) -> None:
         # What the box replaces by a file of its own needs no hiding.
         self.deny = tuple(path for path in deny if path not in files)
@@ -137,6 +143,7 @@ class _Planner:
         self.mounts = {os.fsdecode(point.target): point.kind for point in mounts}
         self.files = files
         self.folders = folders
+        self.hidden = hidden
         self.steps: list[Step] = []
         self.left_out: list[tuple[str, str]] = []
         self.shown: list[str] = []  # folders whose whole content is in the box by now
@@ -200,10 +207,17 @@ class _Planner:
         return path in self.folders or bool(collisions([path]))
 
     def _layers(self, path: str) -> tuple[Layer, ...]:
-        layers = [
-            Layer(self._first_missing(path, hidden), HIDE)
+        hides = {
+            self._first_missing(path, hidden)
             for hidden in self.deny
-            if covers(path, hidden) and hidden != path
+            # What the box has of its own at that place hides it as well.
+            if covers(path, hidden) and hidden != path and hidden not in self.folders
+        }
+        # One whiteout hides all that is below it, and nothing can be laid into one.
+        layers = [
+            Layer(name, HIDE)
+            for name in sorted(hides)
+            if not any(covers(outer, name) and outer != name for outer in hides)
         ]
         layers += [
             Layer(os.path.relpath(name, path), FILE, data)
@@ -230,19 +244,35 @@ class _Planner:
             self.steps.append(File(path, writable=True))
         elif stat.S_ISDIR(mode):
             self.steps.append(Folder(path))
-            for hidden in self.deny:
-                if covers(path, hidden):
-                    if not os.path.lexists(hidden):
-                        raise Refused(
-                            f"the write grant {path} cannot be given",
-                            f"fs.deny hides {hidden}, which does not exist, and below a write grant only what"
-                            " exists can be hidden",
-                            f"make {hidden}, or grant a smaller folder",
-                            code="deny-missing",
-                        )
-                    self.steps.append(Mask(hidden))
+            self.steps += [mask for hidden in self.deny if (mask := self._mask(path, hidden))]
         else:
             self.left_out.append((path, "neither a file nor a folder"))
+
+    def _mask(self, grant: str, hidden: str) -> Mask | None:
+        if not covers(grant, hidden) or any(
+            (isinstance(step, Overlay) and covers(grant, step.path) and covers(step.path, hidden))
+            or (isinstance(step, Mask) and step.path == hidden)
+            for step in self.steps
+        ):
+            return None
+        try:
+            now = identify(grant, hidden)
+        except OSError as error:
+            raise Refused(
+                f"the write grant {grant} cannot be given",
+                f"fs.deny hides {hidden}, which does not exist, and below a write grant only what exists can"
+                " be hidden",
+                f"make {hidden}, or grant a smaller folder",
+                code="deny-missing",
+            ) from error
+        if self.hidden.get(hidden) != now:
+            raise Refused(
+                f"the write grant {grant} cannot be given",
+                f"{hidden} is not what fs.deny hid when the box was made, which may have another name now",
+                f"look for it in {grant} and move it back, or make the box anew",
+                code="deny-moved",
+            )
+        return Mask(hidden, grant, now)
 
 
 def listening_below(folders: Iterable[str], table: str = "/proc/net/unix") -> tuple[str, ...]:

@@ -58,6 +58,7 @@ class Launched(NamedTuple):
     notify: int
     death: int
     namespace: int  # inode of the box's process namespace
+    unset: tuple[str, ...]  # settings below /proc/sys that this kernel does not let a box's builder make
 
 
 class LaunchError(Exception):
@@ -89,6 +90,7 @@ def launch(build: Build) -> Launched:
         cgroups.enter(build.groups, builder)
         init_protocol.send(control, {"op": "go"})
         ident, namespace = None, None
+        unset: tuple[str, ...] = ()
         # They come from two processes: on a busy host init may be confined before its parent says it forked.
         while pidfd < 0 or notify < 0:
             message, fds = _expect(control, "forked", "confined")
@@ -96,7 +98,7 @@ def launch(build: Build) -> Launched:
                 pidfd, pid = fds[0], message["pid"]
                 ident = procfs.identify(pid) if isinstance(pid, int) else None
             else:
-                notify, namespace = fds[0], message["namespace"]
+                notify, namespace, unset = fds[0], message["namespace"], _texts(message["unset"])
         if ident is None or not isinstance(namespace, int):
             raise LaunchError("init", "init started", "it is gone already")
     except BaseException:
@@ -109,7 +111,11 @@ def launch(build: Build) -> Launched:
         # The builder ends as soon as init is forked, or with the closed control socket.
         _wait(builder)
     control.settimeout(None)
-    return Launched(ident, pidfd, control, notify, death, namespace)
+    return Launched(ident, pidfd, control, notify, death, namespace, unset)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _wait(builder: int) -> None:
@@ -163,7 +169,8 @@ def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
         flags = _BASE_FLAGS | (namespaces.CLONE_NEWNET if build.own_network else 0)
         _stage("userns", "new namespaces are made", lambda: namespaces.unshare(flags))
         if not privileged:
-            extents = ((etc.UID, uid, 1),), ((etc.UID, gid, 1),)
+            # As its root: a namespace's own settings below /proc/sys are its root's alone.
+            extents = ((0, uid, 1),), ((0, gid, 1),)
             _stage("uid-map", "the box's user ids are mapped", lambda: _map_self(extents))
         init_protocol.send(control, {"ev": "unshared"})
         if init_protocol.recv(control)[0] is None:
@@ -229,16 +236,17 @@ def _init(build: Build, control: socket.socket, death: int, privileged: bool) ->
         _stage("uts", "the box gets its name", lambda: socket.sethostname(build.name))
         if build.loopback:
             _stage("network", "loopback is brought up", namespaces.loopback_up)
-        root.build(build.root)
+        unset = root.build(build.root)
         if privileged:
             _stage("uid-map", "root is given up", lambda: _become(etc.UID, etc.UID))
             # The change of user made us undumpable, and our own files in /proc the property of nobody here.
             prctl(PR_SET_DUMPABLE, 1)
+        own = os.geteuid(), os.getegid()  # as the first namespace names them: the second one maps no id yet
         flags = namespaces.CLONE_NEWUSER | namespaces.CLONE_NEWNS
         _stage(
             "userns", "the mounts are locked by a second user namespace", lambda: namespaces.unshare(flags)
         )
-        extents = ((etc.UID, etc.UID, 1),), ((etc.UID, etc.UID, 1),)
+        extents = ((etc.UID, own[0], 1),), ((etc.UID, own[1], 1),)
         _stage("uid-map", "the only user is mapped", lambda: _map_self(extents))
         _stage("capabilities", "capabilities are dropped", capabilities.drop_all)
         prctl(PR_SET_DUMPABLE, 0)
@@ -250,7 +258,8 @@ def _init(build: Build, control: socket.socket, death: int, privileged: bool) ->
             listener = seccomp.install(build.program)
 
         _stage("seccomp", "the system call filter is applied", install)
-        init_protocol.send(control, {"ev": "confined", "namespace": namespace}, [listener])
+        told = {"ev": "confined", "namespace": namespace, "unset": list(unset)}
+        init_protocol.send(control, told, [listener])
         os.close(listener)
     except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
         _report(control, error)

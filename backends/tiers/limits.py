@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import NamedTuple
 
 from backends.kernel import cgroups, rlimits
@@ -38,12 +39,15 @@ def hold(name: str, resources: Resources, *, confined: bool) -> Held:
     procs = None if wanted_procs is None else wanted_procs + 2
     groups = cgroups.create(name, procs=procs, memory=wanted_mem) if confined else Groups((), (), ())
     held, missing = dict(groups.held), dict(groups.missing)
+    files = rlimits.open_files(resources.files, shared=confined)
     limits = Limits(
         procs=wanted_procs if confined else None,
         data=None if cgroups.MEMORY in held else wanted_mem,
         cpu=resources.cpu,
         file_size=resources.file_size,
-        files=resources.files,
+        files=files,
+        signals=rlimits.share(resource.RLIMIT_SIGPENDING) if confined else None,
+        queues=rlimits.share(resource.RLIMIT_MSGQUEUE) if confined else None,
     )
     rows: list[Enforcement] = []
     if wanted_procs is not None:
@@ -56,10 +60,12 @@ def hold(name: str, resources: Resources, *, confined: bool) -> Held:
         rows.append(_row("cpu", f"{resources.cpu} s", "each process", "", "RLIMIT_CPU", "limits"))
     if resources.file_size is not None:
         rows.append(_row("file_size", size(resources.file_size), "each file", "", "RLIMIT_FSIZE", "limits"))
-    got = rlimits.open_files(resources.files)
-    short = "" if got == resources.files else f"the host's hard limit is {got}"
+    short = ""
+    if files != resources.files:
+        part = "half of the host's hard limit" if confined else "the host's hard limit"
+        short = f"{part} is {files}"
     rows.append(
-        _row("files", str(resources.files), f"{got} in each process", short, "RLIMIT_NOFILE", "limits")
+        _row("files", str(resources.files), f"{files} in each process", short, "RLIMIT_NOFILE", "limits")
     )
     if confined:
         rows.append(

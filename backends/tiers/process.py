@@ -10,7 +10,7 @@ from backends.boxes.layout import BoxPaths, state_dir
 from backends.errors import Refused
 from backends.keeper.init import Settings
 from backends.keeper.init_proofs import Promises
-from backends.kernel import cgroups, landlock, mounts, namespaces, seccomp, syscalls
+from backends.kernel import cgroups, landlock, modes, mounts, namespaces, seccomp, shares, syscalls
 from backends.kernel.seccomp import FilterSpec
 from backends.policy.model import Policy
 from backends.snapshots import Enforcement
@@ -18,6 +18,7 @@ from backends.tiers import etc, grants, launcher, limits, received, root
 from backends.tiers.limits import Held
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 from backends.tiers.remedies import remedy
+from backends.trees import inert
 
 LANDLOCK_MINIMUM = 2  # below it, moving a file between folders is refused inside too
 LANDLOCK_HOST_NETWORK = 6  # abstract sockets of the host are in sight then; from here on they can be scoped
@@ -74,7 +75,7 @@ class ProcessTier:
             control=launched.control,
             notify=launched.notify,
             death=launched.death,
-            enforcement=prepared.enforcement,
+            enforcement=(*prepared.enforcement, received.shared(prepared.build.root.shares, launched.unset)),
             not_observed=received.not_observed(spec.policy, held),
             cgroups=held.groups.folders,
             inside_tree=etc.TREE,
@@ -166,7 +167,16 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
     host_network = policy.net.mode == "host"
     files = etc.synthesize(spec.box_name, shell, host_network=host_network)
     deny = (*policy.fs.deny, *_records(spec.paths, policy))
-    plan = grants.plan(policy.fs.read, policy.fs.write, deny, mounts.mount_points(), files, root.OWN_FOLDERS)
+    _own_folders(spec)
+    plan = grants.plan(
+        policy.fs.read,
+        policy.fs.write,
+        deny,
+        mounts.mount_points(),
+        files,
+        root.OWN_FOLDERS,
+        dict(policy.fs.hidden),
+    )
     objects = borrowed_objects(spec.paths)
     root_plan = root.RootPlan(
         mount=str(spec.paths.mount),
@@ -178,7 +188,8 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
         files=tuple(files.items()),
         tmp=policy.resources.tmp,
         shm=policy.resources.shm,
-        owner=(etc.UID, etc.UID),
+        owner=(etc.UID, etc.UID) if os.geteuid() == 0 else (0, 0),
+        shares=shares.wanted(policy.resources.shm),
     )
     writes = tuple(step.path for step in plan.steps if isinstance(step, grants.Folder))
     single = tuple(step.path for step in plan.steps if isinstance(step, grants.File) and step.writable)
@@ -211,12 +222,32 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
     return Prepared(build, (*received.enforcement(spec, plan), *held.rows))
 
 
+def _own_folders(spec: LaunchSpec) -> None:
+    """What the box may have made unusable of its own folders is put right, so that it starts again."""
+    paths = spec.paths
+    try:
+        for folder in (paths.tree, paths.home, paths.repo):
+            if folder != paths.repo or folder.is_dir():
+                modes.open_up(os.fspath(folder))
+        tree = os.open(paths.tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            inert.make(tree)
+        finally:
+            os.close(tree)
+    except OSError as error:
+        raise Refused(
+            f"the process tier cannot start box {spec.box_name}",
+            f"its own folders: {error.filename or paths.tree}: {os.strerror(error.errno or 0)}",
+            remedy("tree"),
+            code="launch-tree",
+        ) from error
+
+
 def _records(paths: BoxPaths, policy: Policy) -> tuple[str, ...]:
     """Cloche's own records, hidden below every grant: they hold other boxes' trees, policies and journals."""
+    places = {str(state_dir().resolve()), str(paths.root.parent.resolve())}
     return tuple(
-        place
-        for place in {str(state_dir().resolve()), str(paths.root.parent.resolve())}
-        if any(grants.covers(grant, place) for grant in policy.fs.read)
+        place for place in sorted(places) if any(grants.covers(grant, place) for grant in policy.fs.read)
     )
 
 

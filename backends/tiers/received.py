@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from backends.kernel import cgroups, landlock
+from backends.kernel import cgroups, landlock, mounts
+from backends.kernel.shares import Share
 from backends.policy.model import Policy
 from backends.snapshots import Enforcement, NotObserved
 from backends.tiers import etc, grants
@@ -120,6 +121,20 @@ def enforcement(spec: LaunchSpec, plan: grants.Plan) -> tuple[Enforcement, ...]:
         ),
     ]
     return tuple(rows)
+
+
+def shared(shares: tuple[Share, ...], unset: tuple[str, ...]) -> Enforcement:
+    """The row of what the kernel counts for a whole user. ``unset``: paths of settings it did not take."""
+    held = [share.text for share in shares if share.path not in unset]
+    open_ended = [share.text for share in shares if share.path in unset]
+    return Enforcement(
+        "shares",
+        "a part of what the kernel gives one user",
+        ", ".join([*held, f"{mounts.TERMINALS} terminals"]),
+        f"this kernel lets no box be held to {', '.join(open_ended)}" if open_ended else "",
+        "settings of the user and IPC namespaces, devpts",
+        "",
+    )
 
 
 def _kept_groups(own: int) -> str:

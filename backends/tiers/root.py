@@ -6,18 +6,23 @@ with all capabilities of the first user namespace; afterwards a second one locks
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from backends.kernel import mounts
+from backends.kernel import mounts, shares
 from backends.kernel.mounts import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY
+from backends.kernel.shares import Share
+from backends.policy.identity import describe
 from backends.tiers import etc
 from backends.tiers.grants import FILE, FOLDER, HIDE, Empty, File, Folder, Layer, Link, Mask, Overlay, Plan
 
-_FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_HANDLE_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER_FLAGS = _HANDLE_FLAGS | os.O_DIRECTORY
 _ROOT_SIZE = 32 << 20
 _RUN_SIZE = 16 << 20
 _READ_ONLY = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
@@ -39,7 +44,7 @@ PROC_MASKED = (
     "kpageflags", "latency_stats", "modules", "sched_debug", "scsi", "slabinfo", "timer_list", "timer_stats",
     "vmallocinfo",
 )  # fmt: skip
-PROC_READ_ONLY = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+PROC_READ_ONLY = ("bus", "fs", "irq", "pressure", "sys", "sysrq-trigger")
 
 # Where a box writes; the rest of its tree is read-only.
 WRITABLE = (etc.TREE, etc.HOME, "/tmp", "/run", "/var/tmp", "/dev/shm")  # noqa: S108
@@ -59,6 +64,7 @@ class RootPlan(NamedTuple):
     tmp: int  # bytes
     shm: int
     owner: tuple[int, int]  # uid and gid of the payload, as this user namespace names them
+    shares: tuple[Share, ...]
 
 
 class BuildError(Exception):
@@ -71,14 +77,15 @@ class BuildError(Exception):
         self.error = error
 
 
-def build(plan: RootPlan) -> None:
-    """Mounts everything and pivots. Raises :class:`BuildError`."""
+def build(plan: RootPlan) -> tuple[str, ...]:
+    """Mounts everything and pivots. Raises :class:`BuildError`; returns the shares that could not be set."""
     builder = _Builder(plan)
     builder.run("mounts", "the box's empty root", builder.base)
     # Outer folders first, so that nothing is mounted over what another step has mounted already.
     for _, stage, what, step in sorted(builder.steps(), key=lambda one: one[0].count("/")):
         builder.run(stage, what, step)
     builder.run("mounts", "the finished root", builder.finish)
+    return builder.unset
 
 
 _Step = tuple[str, str, str, Callable[[], None]]  # place inside, stage, name, act
@@ -89,6 +96,7 @@ class _Builder:
         self.plan = plan
         self.root = plan.mount
         self.layers = 0
+        self.unset: tuple[str, ...] = ()
 
     def steps(self) -> Iterator[_Step]:
         yield "/proc", "proc", "a fresh /proc", self.proc
@@ -140,18 +148,16 @@ class _Builder:
         # namespaces(7): a bound of this user namespace alone. The second one is the last: below it even a
         # process that got past the filter makes none.
         _put(f"{place}/sys/user/max_user_namespaces", b"1")
+        self.unset = shares.take(place, self.plan.shares)
         for name in PROC_MASKED:
-            self.mask(f"{place}/{name}")
+            if os.path.lexists(f"{place}/{name}"):
+                self.mask(f"{place}/{name}", os.lstat(f"{place}/{name}").st_mode)
         for name in PROC_READ_ONLY:
             if os.path.exists(f"{place}/{name}"):
                 mounts.bind(f"{place}/{name}", f"{place}/{name}", _READ_ONLY | mounts.MOUNT_ATTR_NOEXEC)
 
-    def mask(self, place: str) -> None:
-        """Lays something empty and unreadable over an existing name."""
-        try:
-            mode = os.lstat(place).st_mode
-        except FileNotFoundError:
-            return
+    def mask(self, place: str | int, mode: int) -> None:
+        """Lays something empty and unreadable over what is there."""
         empty = "none" if stat.S_ISDIR(mode) else "nothing"
         mounts.bind(self.at(f"{_LAYERS}/{empty}"), place, _READ_ONLY)
 
@@ -185,35 +191,48 @@ class _Builder:
 
     def grant(self, step: object) -> None:
         if isinstance(step, Overlay):
-            with _Folder(step.path) as source:
-                self.overlay(source, self.folder(step.path), step.layers)
+            with _Way("/", step.path) as source, _Way(self.root, step.path, make=True) as place:
+                self.overlay(source, place, step.layers)
         elif isinstance(step, File):
             self.file(step)
         elif isinstance(step, Link):
-            self.folder(os.path.dirname(step.path))
-            os.symlink(step.text, self.at(step.path))
+            folder, name = os.path.split(step.path)
+            with _Way(self.root, folder, make=True) as place:
+                os.symlink(step.text, name, dir_fd=place)
         elif isinstance(step, Folder):
-            with _Folder(step.path) as source:
-                mounts.bind(source, self.folder(step.path), _READ_WRITE)
+            with _Way("/", step.path) as source, _Way(self.root, step.path, make=True) as place:
+                mounts.bind(source, place, _READ_WRITE)
         elif isinstance(step, Empty):
-            self.folder(step.path)
+            with _Way(self.root, step.path, make=True):
+                pass
         elif isinstance(step, Mask):
-            self.mask(self.at(step.path))
+            self.hide(step)
 
     def file(self, step: File) -> None:
-        fd = os.open(step.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise OSError(22, "it is no longer a file")
-            place = self.at(step.path)
-            if not os.path.lexists(place):
-                self.folder(os.path.dirname(step.path))
-                _write(place, b"", 0o444)
-            mounts.bind(fd, place, _READ_WRITE if step.writable else _READ_ONLY)
-        finally:
-            os.close(fd)
+        folder, name = os.path.split(step.path)
+        with _Way("/", step.path, flags=_HANDLE_FLAGS) as source:
+            if not stat.S_ISREG(os.fstat(source).st_mode):
+                raise OSError(errno.EINVAL, "it is no longer a file")
+            with _Way(self.root, folder, make=True) as place:
+                with contextlib.suppress(FileExistsError):
+                    _write(name, b"", 0o444, dir_fd=place)
+                target = os.open(name, _HANDLE_FLAGS, dir_fd=place)
+            try:
+                if not stat.S_ISREG(os.fstat(target).st_mode):
+                    raise OSError(errno.EINVAL, "its place is taken by something else")
+                mounts.bind(source, target, _READ_WRITE if step.writable else _READ_ONLY)
+            finally:
+                os.close(target)
 
-    def overlay(self, source: int, place: str, layers: tuple[Layer, ...]) -> None:
+    def hide(self, step: Mask) -> None:
+        """A box decides what has which name below a write grant: only what was denied may be taken for it."""
+        with _Way(self.root, step.path, flags=_HANDLE_FLAGS) as place, _Way(self.root, step.grant) as grant:
+            found = os.fstat(place)
+            if describe(found, os.fstat(grant)) != step.identity:
+                raise OSError(errno.ESTALE, f"{step.path} is not what fs.deny hid when the box was made")
+            self.mask(place, found.st_mode)
+
+    def overlay(self, source: int, place: str | int, layers: tuple[Layer, ...]) -> None:
         top = self.at(f"{_LAYERS}/none")
         if layers:
             self.layers += 1
@@ -249,18 +268,11 @@ class _Builder:
         source = self.plan.repo or self.at(f"{_LAYERS}/none")
         # The tree is hostile once the box ran: a link in place of .git must not lead this mount elsewhere.
         with _Folder(self.at(etc.TREE)) as tree, _Folder(source) as repo:
+            point = os.open(".git", _FOLDER_FLAGS, dir_fd=tree)
             try:
-                point = os.open(".git", _FOLDER_FLAGS, dir_fd=tree)
-            except FileNotFoundError:
-                os.mkdir(".git", 0o755, dir_fd=tree)
-                point = os.open(".git", _FOLDER_FLAGS, dir_fd=tree)
-            try:
-                mounts.mount(repo, point, "", mounts.MS_BIND | mounts.MS_REC)
+                mounts.bind(repo, point, _READ_WRITE if self.plan.repo else _READ_ONLY)
             finally:
                 os.close(point)
-            # A descriptor from before the mount still means the folder below it: open the mount itself.
-            with _Folder(self.at(f"{etc.TREE}/.git")) as mounted:
-                mounts.set_attributes(mounted, _READ_WRITE if self.plan.repo else _READ_ONLY, recursive=True)
 
     def finish(self) -> None:
         mounts.unmount(self.at(_LAYERS))
@@ -284,6 +296,45 @@ class _Folder:
         os.close(self.fd)
 
 
+class _Way:
+    """What ``path`` (absolute) means below the folder ``top``, by descriptor, through no link at all.
+
+    Grants are real paths since the box was made. A link on the way was put there by a box that may write
+    there; so each part is opened from the one before. ``make`` makes the folders that are missing.
+    """
+
+    def __init__(self, top: str, path: str, *, make: bool = False, flags: int = _FOLDER_FLAGS) -> None:
+        self.top = top
+        self.parts = [part for part in path.split("/") if part]
+        self.make = make
+        self.flags = flags
+        self.fd = -1
+
+    def __enter__(self) -> int:
+        self.fd = os.open(self.top, _FOLDER_FLAGS)
+        try:
+            for number, part in enumerate(self.parts, 1):
+                below = self._below(part, self.flags if number == len(self.parts) else _FOLDER_FLAGS)
+                os.close(self.fd)
+                self.fd = below
+        except BaseException:
+            os.close(self.fd)
+            raise
+        return self.fd
+
+    def _below(self, part: str, flags: int) -> int:
+        try:
+            return os.open(part, flags, dir_fd=self.fd)
+        except FileNotFoundError:
+            if not self.make:
+                raise
+            os.mkdir(part, 0o755, dir_fd=self.fd)
+            return os.open(part, flags, dir_fd=self.fd)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.fd)
+
+
 def _put(path: str, data: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -292,8 +343,9 @@ def _put(path: str, data: bytes) -> None:
         os.close(fd)
 
 
-def _write(path: str, data: bytes, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def _write(path: str, data: bytes, mode: int, *, dir_fd: int | None = None) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(path, flags, 0o600, dir_fd=dir_fd)
     try:
         os.write(fd, data)
         os.fchmod(fd, mode)

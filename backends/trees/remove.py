@@ -12,9 +12,9 @@ import stat
 from pathlib import Path
 
 from backends.errors import Busy, ClocheError
+from backends.kernel import modes
 
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-HANDLE_FLAGS = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 MOUNT_ESCAPES = re.compile(rb"\\([0-7]{3})")
 DEEPEST = 64  # folders held open at once; deeper ones are moved up to the top and removed from there
 
@@ -74,15 +74,8 @@ def _refuse_mounts(path: Path) -> None:
 
 def _open(parent: int, name: bytes) -> int:
     """A descriptor of the folder ``name``, made readable and writable first where it is not."""
-    handle = os.open(name, HANDLE_FLAGS, dir_fd=parent)
-    try:
-        mode = os.fstat(handle).st_mode
-        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-            # chmod(2) of an O_PATH descriptor is only possible by its name in proc, which is this very inode.
-            os.chmod(f"/proc/self/fd/{handle}", stat.S_IRWXU)
-        return os.open(name, FOLDER_FLAGS, dir_fd=parent)
-    finally:
-        os.close(handle)
+    modes.open_up(name, dir_fd=parent)
+    return os.open(name, FOLDER_FLAGS, dir_fd=parent)
 
 
 def _empty_all(top: int) -> None:

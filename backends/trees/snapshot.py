@@ -15,6 +15,7 @@ from typing import Any
 
 from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError, Refused
+from backends.kernel import modes
 from backends.snapshots import DiffStat
 from backends.trees import findings, quarantine
 from backends.trees.git import Output, failure
@@ -88,6 +89,7 @@ def _read(paths: BoxPaths, base_tree: str, limits: Limits, confine: bool) -> tup
             return fd
 
         try:
+            modes.open_up(os.fspath(paths.tree))  # the box may have closed it, and with it its own work
             tree = opened(paths.tree, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise ClocheError(

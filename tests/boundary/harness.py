@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 from backends.boxes.layout import BoxPaths
 from backends.keeper import init_protocol
 from backends.kernel import cgroups, notify, procfs, seccomp
+from backends.policy.identity import identify
 from backends.policy.model import EnvPolicy, FsPolicy, NetPolicy, Policy, Resources
-from backends.tiers import process
+from backends.tiers import grants, process
 from backends.tiers.protocol import LaunchSpec, LiveBox, Tier
 
 PAYLOAD = 1879048192 + 4242
@@ -67,7 +68,10 @@ def policy(
         observe=observe,
         debug=debug,
         fs=FsPolicy(
-            tuple(path for path in (*READ, *read) if os.path.lexists(path)), tuple(write), tuple(deny)
+            tuple(path for path in (*READ, *read) if os.path.lexists(path)),
+            tuple(write),
+            tuple(deny),
+            tuple(hidden(write, deny)),
         ),
         net=NetPolicy(net, (), loopback, unix),
         env=EnvPolicy((), ()),
@@ -76,6 +80,13 @@ def policy(
         services=(),
         secrets=(),
     )
+
+
+def hidden(write: Sequence[str], deny: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for path in deny:
+        grant = min((one for one in write if grants.covers(one, path)), key=len, default=None)
+        if grant is not None and os.path.lexists(path):
+            yield path, identify(grant, path)
 
 
 class Result(NamedTuple):

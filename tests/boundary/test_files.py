@@ -12,6 +12,7 @@ import pytest
 from backends.errors import Refused
 from backends.tiers import process
 from backends.tiers.protocol import LaunchSpec
+from backends.trees import inert
 from tests.boundary import harness
 from tests.boundary.harness import Box
 
@@ -178,12 +179,13 @@ def test_a_grant_that_became_a_link_shows_nothing_else(open_folder: Path) -> Non
 
 
 def test_git_folder_of_the_tree_is_the_private_repository_only_inside() -> None:
-    """S5: on disk .git is an inert empty folder, whatever the box writes into it."""
+    """S5: on disk .git is an inert repository of nothing, whatever the box writes into it."""
     with harness.box(repo=True) as box:
         assert box.sh("echo evil > /work/.git/config; mkdir /work/.git/hooks").exit == 0
         result = box.sh("rm -rf /work/.git; mv /work/.git /work/x; rmdir /work/.git; ln -sfn /tmp /work/.git")
         assert "Device or resource busy" in result.err
-        assert list((box.paths.tree / ".git").iterdir()) == []
+        on_disk = {path.name for path in (box.paths.tree / ".git").iterdir()}
+        assert on_disk == {*inert.FILES, *inert.FOLDERS}
         assert not (box.paths.tree / ".git").is_symlink()
         box.sh("echo evil > /work/.git/config")
         assert (box.paths.repo / "config").read_text() == "evil\n"

@@ -12,9 +12,11 @@ import pytest
 
 from backends.errors import Refused
 from backends.kernel.mounts import MountPoint
+from backends.policy.identity import identify
 from backends.tiers import grants
 from backends.tiers.grants import Empty, File, Folder, Layer, Link, Mask, Overlay
 from tests import support
+from tests.boundary import harness
 
 
 @pytest.fixture
@@ -36,7 +38,8 @@ def plan(
     files: dict[str, bytes] | None = None,
     folders: list[str] | None = None,
 ) -> grants.Plan:
-    return grants.plan(read, write or [], deny or [], mounts or [], files or {}, folders or [])
+    hidden = dict(harness.hidden(write or [], deny or []))
+    return grants.plan(read, write or [], deny or [], mounts or [], files or {}, folders or [], hidden)
 
 
 def test_folders_files_and_links_each_become_their_step(host: Path) -> None:
@@ -86,7 +89,7 @@ def test_write_grants_are_binds_and_mask_what_is_denied(host: Path) -> None:
     made = plan([], write=[f"{host}/cache", f"{host}/mnt/file"], deny=[f"{host}/cache/private"])
     assert made.steps == (
         Folder(f"{host}/cache"),
-        Mask(f"{host}/cache/private"),
+        Mask(f"{host}/cache/private", f"{host}/cache", identify(f"{host}/cache", f"{host}/cache/private")),
         File(f"{host}/mnt/file", True),
     )
 

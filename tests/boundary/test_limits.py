@@ -147,7 +147,7 @@ def test_cpu_time_and_open_files_are_limited_in_each_process() -> None:
 def test_the_default_leaves_room_for_a_build_tools_many_files() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with harness.box(harness.policy()) as box:
-        wanted = min(hard, 65536)
+        wanted = min(hard // 2, 65536)
         assert box.sh(f"ulimit -n {min(8192, wanted)} && ulimit -n").out.strip() == str(min(8192, wanted))
         assert row(box, "files").enforced == f"{wanted} in each process"
 

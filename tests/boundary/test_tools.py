@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from backends.kernel import procfs, pty
+from backends.trees import inert
 from tests.boundary import harness
 from tests.boundary.harness import Box
 
@@ -164,7 +165,7 @@ def test_git_commits_branches_and_reports_inside(workshop: Box) -> None:
     assert result.out.split()[0] == "2", result.err
     assert result.exit == 0
     assert (workshop.paths.repo / "refs").is_dir()
-    assert list((workshop.paths.tree / ".git").iterdir()) == []
+    assert (workshop.paths.tree / ".git" / "HEAD").read_bytes() == inert.FILES["HEAD"]
 
 
 def test_a_virtual_environment_is_made_and_pip_runs_offline(workshop: Box) -> None:

@@ -59,7 +59,7 @@ policies = st.builds(
     history=st.sampled_from(canonical.HISTORY),
     observe=st.sampled_from(canonical.OBSERVE),
     debug=st.booleans(),
-    fs=st.builds(FsPolicy, read=lists, write=lists, deny=lists),
+    fs=st.builds(FsPolicy, read=lists, write=lists, deny=lists, hidden=tables),
     net=st.builds(
         NetPolicy,
         mode=st.sampled_from(canonical.NET_MODES),

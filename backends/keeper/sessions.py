@@ -28,6 +28,7 @@ from backends.snapshots import ProcessId
 MAX_LIVE = 512
 MAX_EXITED = 200  # kept for "sessions" and their last output; the journal knows the rest
 BOX_OUTPUT_BYTES = 64 * 1024
+SPARED = 0.1  # seconds until a kill looks again at what may belong to a session that just starts
 KILLED = 9  # wait status of a process that ended by SIGKILL
 _NOT_FOUND = 127 << 8
 _NOT_EXECUTABLE = 126 << 8
@@ -249,6 +250,22 @@ class Sessions:
         session = self.all.get(number)
         if session is not None:
             session.leader_ended(status, usage)
+            if session.ident is not None:
+                pid = session.ident.pid
+                self._loop.later(0.0, lambda: self._settle(pid))
+
+    def _settle(self, pid: int) -> None:
+        left = census.take(self._init.pid) if census.children(self._init.pid) else Census({})
+        self.members.ended(pid, left)
+
+    def owners(self, seen: Census) -> dict[int, int | None]:
+        """Pid to session, to be shown: one that is not proved is shown where it says it belongs."""
+        found = self.members.update(seen)
+        for pid, session in found.items():
+            if session is None:
+                said = tree.marked(pid)
+                found[pid] = said if said in self.all else None
+        return found
 
     def box_ended(self) -> None:
         """Init is gone, and with it every process: what still runs ended by SIGKILL."""
@@ -322,7 +339,7 @@ class Sessions:
         """The wall limit: also for what a session left running when its first process ended."""
         if session.state == "running":
             session.timed_out = True
-        elif session.id not in self.members.update(census.take(self._init.pid)).values():
+        elif not any(self._left_by(session, census.take(self._init.pid))):
             return
         self._deny(
             Refusal(
@@ -337,24 +354,37 @@ class Sessions:
         )
         self.kill(session)
 
+    def _left_by(self, session: Session, seen: Census) -> tuple[list[Process], list[Process]]:
+        """What is the session's, and what may be: proved to be no other's, and not begun before it."""
+        own: list[Process] = []
+        perhaps: list[Process] = []
+        for pid, at in self.members.update(seen).items():
+            process = seen.processes[pid]
+            if at == session.id:
+                own.append(process)
+            elif at is None and process.start >= session.born:
+                perhaps.append(process)
+        return own, perhaps
+
     def kill(self, session: Session) -> None:
         """SIGKILL to every process of one session, whatever it left behind."""
+        spared = False
 
         def choose(seen: Census) -> list[Process]:
-            owners = self.members.update(seen)
-            # A session that is just starting has a process that carries no mark yet.
+            nonlocal spared
+            own, perhaps = self._left_by(session, seen)
+            # Of a session that is just starting nothing is proved yet.
             starting = min((one.born for one in self.live if one.state == "starting"), default=None)
-            return [
-                seen.processes[pid]
-                for pid, at in owners.items()
-                if at == session.id
-                or (at is None and (starting is None or seen.processes[pid].start < starting))
-            ]
+            old = [one for one in perhaps if starting is None or one.start < starting]
+            spared = len(old) < len(perhaps)
+            return own + old
 
         def done(clean: bool) -> None:
             if not clean:
                 self._log.note(f"session {session.id} outran its kill: every process of the box is ended")
                 self.kill_everything()
+            elif spared:
+                self._loop.later(SPARED, lambda: self.kill(session))
 
         tree.Kill(self._loop, self._init.pid, choose, done)
 

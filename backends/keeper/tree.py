@@ -1,8 +1,9 @@
 """Which session a process belongs to, and ending all of one session's.
 
-A session is the tree below its first process. What left that tree (double fork, ``setsid``) is known by an
-earlier census, by its kernel session, or by the variable that every session starts with. A process that
-erased all of these belongs to no session, and ends with the first one that has to be ended.
+A session is the tree below its first process. What left that tree (double fork) is known by an earlier
+census, or by its kernel session while that is the first process's. Nothing that a process says of itself
+counts: one whose session is not proved may be anybody's that began before it, and ends with the first of
+those that has to be ended. The variable that every session starts with is only shown.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ROUNDS = 300
 
 
 class Members:
-    """Remembers the session of every live process of a box, and the processes' first processes."""
+    """Remembers the session of every live process of a box, and the live sessions' first processes."""
 
     def __init__(self) -> None:
         self._known: dict[ProcessId, int] = {}
@@ -33,8 +34,16 @@ class Members:
         self._known[ident] = session
         self._leaders[ident.pid] = session
 
+    def ended(self, pid: int, seen: Census) -> None:
+        """The first process ``pid`` of a session has ended; its kernel session tells once more.
+
+        When nothing is left of that, the number may become another process's.
+        """
+        self.update(seen)
+        self._leaders.pop(pid, None)
+
     def update(self, seen: Census) -> dict[int, int | None]:
-        """Pid to session for everything in ``seen``; what is not in it any more is forgotten."""
+        """Pid to session for everything in ``seen``, None where it is not proved; the rest is forgotten."""
         found: dict[int, int | None] = {}
         for process in seen.processes.values():
             self._place(process, seen, found)
@@ -59,12 +68,12 @@ class Members:
                 session = found[at.pid]
         for one in reversed(path):
             if session is None:
-                session = self._leaders.get(one.session) or _marked(one.pid)
+                session = self._leaders.get(one.session)
             found[one.pid] = session
 
 
-def _marked(pid: int) -> int | None:
-    """The session that a process's first environment names (proc_pid_environ(5))."""
+def marked(pid: int) -> int | None:
+    """The session that a process's environment names (proc_pid_environ(5)): its own word, to be shown."""
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
             data = b"\0" + file.read(_ENVIRON)

@@ -210,6 +210,24 @@ def test_a_process_that_hides_its_session_ends_with_the_limit_of_any(home: Home)
         wait_until(lambda: tree(keeper) == [], "it is ended too", timeout=4)
 
 
+@pytest.mark.parametrize("said", ["77", "2", "1"])
+def test_a_process_that_names_another_session_ends_with_its_own(home: Home, said: str) -> None:
+    """Only who proves to belong elsewhere is spared; what a process says of itself is no proof."""
+    paths = boxes.make(policy=boxes.limited(wall=2))
+    with boxes.started(paths) as keeper:
+        liar = f"(setsid env CLOCHE_SESSION={said} sleep 60 > /dev/null 2>&1 &); echo up; sleep 60"
+        first = Running(keeper, ["/bin/sh", "-c", liar])
+        first.read(b"up\n")
+        wait_until(lambda: len(tree(keeper)) == 3, "both sleep")
+        shown = {one["session"] for one in keeper.call("processes")["processes"]}
+        time.sleep(0.8)
+        other = Running(keeper, ["/bin/sh", "-c", "sleep 60 & sleep 1.6; echo fine"])
+        assert shown <= {1, None}
+        assert first.finish().exit == 124
+        wait_until(lambda: len(tree(keeper)) == 3, "only the other session is left", timeout=1)
+        assert other.finish().out == b"fine\n"
+
+
 def test_memory_beyond_the_sum_ends_the_largest_process(home: Home) -> None:
     paths = boxes.make(policy=boxes.limited(mem=200 << 20))
     eater = "import time\nblock = bytearray(60 << 20)\nprint('ate', flush=True)\ntime.sleep(60)\n"

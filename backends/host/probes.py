@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import select
-import shutil
 import signal
 import tempfile
 import time
@@ -25,6 +24,7 @@ from backends.policy.model import EnvPolicy, FsPolicy, NetPolicy, Policy, Resour
 from backends.snapshots import Claim
 from backends.tiers.process import filter_spec
 from backends.tiers.protocol import LaunchSpec, LiveBox, Tier
+from backends.trees.remove import remove
 
 PROVED, FAILED = "proved", "failed"
 PATIENCE = 15.0  # seconds that one probe may take
@@ -112,7 +112,7 @@ def _try(tier: Tier) -> tuple[Claim, ...]:
         finally:
             _end(live)
     finally:
-        shutil.rmtree(folder)
+        remove(folder)
 
 
 def _end(live: LiveBox) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,17 +80,36 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     assert set(seen) == {verb.name for verb in VERBS} - tested_elsewhere
 
 
-@contextmanager
-def watching(repo: Path, *extra: str) -> Iterator[subprocess.Popen[str]]:
-    """``cloche watch b`` that is surely ended afterwards."""
-    process = subprocess.Popen(
-        cloche_argv("watch", "b", *extra), cwd=repo, stdout=subprocess.PIPE, text=True, bufsize=1
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+class Watching:
+    """``cloche watch b``, surely ended afterwards; its output is read without waiting."""
+
+    def __init__(self, repo: Path, *extra: str) -> None:
+        self.process = subprocess.Popen(
+            cloche_argv("watch", "b", *extra), cwd=repo, stdout=subprocess.PIPE, bufsize=0
+        )
+        assert self.process.stdout is not None
+        self._fd = self.process.stdout.fileno()
+        os.set_blocking(self._fd, False)
+        self._rest = b""
+
+    def __enter__(self) -> Watching:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def lines(self) -> list[str]:
+        """The whole lines that came."""
+        try:
+            while data := os.read(self._fd, 65536):
+                self._rest += data
+        except BlockingIOError:
+            pass
+        *lines, self._rest = self._rest.split(b"\n")
+        return [line.decode() + "\n" for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -100,40 +118,33 @@ def watching(repo: Path, *extra: str) -> Iterator[subprocess.Popen[str]]:
 )
 def test_watch_prints_one_document_a_record(cli: Cli, repo: Path, extra: list[str], kinds: set[str]) -> None:
     assert cli("new", "b").code == 0
-    with watching(repo, "--json", *extra) as watch:
-        assert watch.stdout is not None
-        os.set_blocking(watch.stdout.fileno(), False)
+    with Watching(repo, "--json", *extra) as watch:
         seen: set[str] = set()
 
         def again() -> bool:
             # It follows from when it started, which nothing tells: make the records until they are seen.
             cli("run", "b", "--", "sh", "-c", "echo x > /usr/no")
-            assert watch.stdout is not None
-            seen.update(check("watch", line)["kind"] for line in watch.stdout)
+            seen.update(check("watch", line)["kind"] for line in watch.lines())
             return kinds <= seen
 
         wait_until(again, "all kinds were printed", timeout=30)
-        watch.terminate()
-        assert watch.wait(timeout=10) == 128 + 15
+        watch.process.terminate()
+        assert watch.process.wait(timeout=10) == 128 + 15
     if extra:
         assert seen == {"denial"}
 
 
 def test_watch_ends_with_its_box(cli: Cli, repo: Path) -> None:
     assert cli("new", "b").code == 0
-    with watching(repo) as watch:
-        assert watch.stdout is not None
-        os.set_blocking(watch.stdout.fileno(), False)
+    with Watching(repo) as watch:
 
         def followed() -> bool:
             cli("run", "b", "--", "true")
-            assert watch.stdout is not None
-            return watch.stdout.read() not in ("", None)
+            return watch.lines() != []
 
         wait_until(followed, "it follows", timeout=30)
         assert cli("rm", "b", "--force").code == 0
-        os.set_blocking(watch.stdout.fileno(), True)
-        assert watch.wait(timeout=10) == 0
+        assert watch.process.wait(timeout=10) == 0
 
 
 def test_a_failure_is_one_document_on_standard_error(cli: Cli) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.cli.context import UNCONFINED, Context
-from app.cli.render import age, report, size
+from app.cli.render import age, diff_size, report, size
 from backends.engine import NewBox
 from backends.errors import ClocheError, UsageError
 from backends.evidence.visible import visible
@@ -69,7 +69,7 @@ def state_text(row: BoxRow) -> str:
 
 
 def _diff_text(row: BoxRow) -> str:
-    return f"{row.stat.files} files +{row.stat.added} -{row.stat.deleted}" if row.stat else ""
+    return diff_size(row.stat) if row.stat else ""
 
 
 def ls(context: Context, args: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from app.cli.boxes import state_text
 from app.cli.context import UNCONFINED, Context, plain
-from app.cli.render import age, moment, size
+from app.cli.render import age, diff_size, moment, size
 from backends.errors import UsageError
 from backends.evidence.visible import visible
 from backends.snapshots import JournalRecord
@@ -47,8 +47,7 @@ def status(context: Context, args: argparse.Namespace) -> int:
         ("purpose", row.purpose or "-"),
     ]
     if found.snapshot:
-        stat = found.snapshot.stat
-        facts.append(("proposal", f"{found.snapshot.id} ({stat.files} files +{stat.added} -{stat.deleted})"))
+        facts.append(("proposal", f"{found.snapshot.id} ({diff_size(found.snapshot.stat)})"))
     if row.needs:
         facts.append(("needs you", row.needs))
     context.rows(("WHAT", "VALUE"), facts)

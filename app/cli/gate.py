@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from app.cli.context import UNCONFINED, Context
-from app.cli.render import findings
+from app.cli.render import diff_size, findings
 from backends.errors import Refused, UsageError
 from backends.evidence.visible import visible, visible_lines
 from backends.snapshots import CheckRow, ReviewView
@@ -71,8 +71,7 @@ def propose(context: Context, args: argparse.Namespace) -> int:
     if context.json:
         context.document(box=review.row.key, snapshot=snapshot, checks=review.checks)
         return 0
-    stat = snapshot.stat
-    context.say(f"proposed {snapshot.id}: {stat.files} files +{stat.added} -{stat.deleted}")
+    context.say(f"proposed {snapshot.id}: {diff_size(snapshot.stat)}")
     _say_checks(context, review.checks)
     name = review.row.name
     context.note(f"next: cloche diff {name}, cloche export {name} --out DIR, cloche apply {name}")
@@ -111,14 +110,13 @@ def export(context: Context, args: argparse.Namespace) -> int:
 def _confirm(review: ReviewView, squash: bool) -> None:
     """Ask the person, naming what would happen; anything but yes is a refusal."""
     branch = review.branch.removeprefix("refs/heads/")
-    stat = review.snapshot.stat
     sys.stderr.write(
         f"apply box {visible(review.row.name)} to branch {visible(branch)} at {review.branch_tip[:12]}\n"
         f"  snapshot {review.snapshot.id}\n"
         f"  base     {review.snapshot.base}\n"
         f"  tier     {review.row.tier}{f': {UNCONFINED}' if review.row.unconfined else ''}\n"
         f"  policy   {review.policy_digest}\n"
-        f"  changes  {stat.files} files +{stat.added} -{stat.deleted}{', squashed' if squash else ''}\n"
+        f"  changes  {diff_size(review.snapshot.stat)}{', squashed' if squash else ''}\n"
     )
     for check in review.checks:
         if check.verdict != "pass":

@@ -12,7 +12,7 @@ from backends.evidence.visible import visible
 
 if TYPE_CHECKING:
     from app.cli.context import Context
-    from backends.snapshots import Finding
+    from backends.snapshots import DiffStat, Finding
 
 
 def report(error: ClocheError, as_json: bool) -> None:
@@ -67,6 +67,11 @@ def size(count: int | None) -> str:
             return f"{value:.0f}{unit}" if unit == "B" or value >= 100 else f"{value:.1f}{unit}"
         value /= 1024
     return "-"
+
+
+def diff_size(stat: DiffStat) -> str:
+    """A diff's size in words: ``1 file +2 -0``."""
+    return f"{stat.files} file{'' if stat.files == 1 else 's'} +{stat.added} -{stat.deleted}"
 
 
 def age(seconds: float) -> str:

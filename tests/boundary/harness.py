@@ -347,16 +347,22 @@ def box(
     """A live box in a temporary folder, ended and removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="cloche-test-"))
     try:
-        wanted = spec(chosen or policy(), folder, name, repo=repo)
-        live = tier.launch(wanted)
-        one = Box.__new__(Box)
-        try:
-            one.__init__(live, wanted)  # type: ignore[misc]
+        with launched(spec(chosen or policy(), folder, name, repo=repo), tier=tier) as one:
             yield one
-        finally:
-            one.close()
     finally:
         shutil.rmtree(folder, onerror=_force)
+
+
+@contextlib.contextmanager
+def launched(wanted: LaunchSpec, *, tier: Tier = process.TIER) -> Iterator[Box]:
+    """One life of a box, whose folders stay: it may be launched again."""
+    live = tier.launch(wanted)
+    one = Box.__new__(Box)
+    try:
+        one.__init__(live, wanted)  # type: ignore[misc]
+        yield one
+    finally:
+        one.close()
 
 
 def _force(function: Any, path: str, _info: Any) -> None:

@@ -141,7 +141,7 @@ class Memory:
         try:
             return os.pread(self.fd, size, address) if self.mapped else self._copy(address, size)
         except OSError as error:
-            if error.errno in (errno.EIO, errno.EFAULT, errno.ESRCH):
+            if error.errno in (errno.EIO, errno.EFAULT, errno.ESRCH, errno.ENOENT):
                 return b""
             raise
 

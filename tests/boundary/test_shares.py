@@ -143,6 +143,7 @@ try:
             block = array.array("i", [null] * 250)
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, block)]
             pairs[-1][0].sendmsg([b"x"], rights, socket.MSG_DONTWAIT)
+            pairs[-1][0].sendmsg([b"x"], rights, socket.MSG_DONTWAIT)
             sent += 250
 except OSError as error:
     print(sent, hard, error.errno, flush=True)

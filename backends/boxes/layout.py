@@ -125,27 +125,64 @@ def cache_dir() -> Path:
 def runtime_dir() -> Path:
     """The 0700 folder of keeper sockets, made if missing.
 
-    ``$XDG_RUNTIME_DIR/cloche``, or ``/tmp/cloche-<uid>`` where no session manager made one. Refused unless
-    it is a real folder that belongs to us and nobody else can enter: whoever owns it could pose as a keeper.
+    ``$XDG_RUNTIME_DIR/cloche``. Where no session manager made one: ``/tmp/cloche-<uid>``, or, since anybody
+    may take that name first, ``.run`` below the state folder, which is kept to once it is there. Refused
+    unless it is a real folder that belongs to us and nobody else can enter: whoever owns it could pose as a
+    keeper.
     """
     base = os.environ.get("XDG_RUNTIME_DIR", "")
     session = Path(base) if base.startswith("/") else None
-    fallback = Path(f"/tmp/cloche-{os.geteuid()}")  # noqa: S108 (ownership and mode are checked below)
-    path = session / "cloche" if session and session.is_dir() else fallback
-    path.mkdir(mode=0o700, exist_ok=True)
+    if session and session.is_dir():
+        return _own(session / "cloche")
+    private = state_dir() / ".run"
+    shared = Path(f"/tmp/cloche-{os.geteuid()}")  # noqa: S108 (ownership and mode are checked)
+    if not private.is_dir() and _may_be_ours(shared):
+        return _own(shared)
+    private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return _own(private)
+
+
+def _may_be_ours(path: Path) -> bool:
+    """Whether ``path`` is a folder of ours, made if nothing is there."""
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        status = path.lstat()
+        return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+    except OSError:
+        return False  # /tmp is full, or closed to us
+    return True
+
+
+def _own(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except FileExistsError:
+        raise _untrusted(path, "it is no folder", f"remove it: rm {path}") from None
     status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
-        raise Refused(
-            f"the socket folder {path} cannot be trusted",
-            "it is not a folder of mode 0700 that belongs to you",
-            f"remove it or set XDG_RUNTIME_DIR, then run the command again: rm -rf {path}",
-            code="runtime-dir",
+    if not stat.S_ISDIR(status.st_mode):
+        raise _untrusted(path, "it is a link", f"remove it: rm {path}")
+    if status.st_uid != os.geteuid():
+        raise _untrusted(
+            path,
+            f"it belongs to user {status.st_uid}",
+            "set XDG_RUNTIME_DIR to a folder of mode 0700 that belongs to you",
+        )
+    if status.st_mode & 0o077:
+        raise _untrusted(
+            path,
+            f"others can enter it: its mode is {stat.S_IMODE(status.st_mode):04o}",
+            f"stop your boxes and remove it: rm -r {path}",
         )
     return path
 
 
+def _untrusted(path: Path, why: str, remedy: str) -> Refused:
+    return Refused(f"the socket folder {path} cannot be trusted", why, remedy, code="runtime-dir")
+
+
 def socket_path(paths: BoxPaths) -> Path:
-    """The keeper's socket; named by a hash, because a socket's path holds 107 bytes at most (unix(7))."""
+    """The keeper's socket, named by a hash: a socket's path is short (see ``backends.keeper.address``)."""
     return runtime_dir() / (hashlib.sha256(os.fsencode(paths.root)).hexdigest()[:20] + ".sock")
 
 

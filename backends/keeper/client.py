@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -14,10 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from backends.boxes import liveness
-from backends.boxes.layout import BoxPaths, socket_path
+from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, ClocheError, NoSuchBox, from_dict
-from backends.keeper import protocol
+from backends.keeper import address, protocol
 from backends.keeper.protocol import Decoder, ProtocolError
 
 TIMEOUT = 10.0  # seconds for one reply
@@ -51,7 +51,7 @@ class KeeperClient:
         self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
             self._sock.settimeout(timeout)
-            self._sock.connect(os.fspath(path))
+            address.connect(self._sock, path)
         except OSError:
             self._sock.close()
             raise
@@ -90,13 +90,33 @@ class KeeperClient:
         )
         try:
             self._sock.settimeout(self.timeout)
-            sent = self._sock.sendmsg([data], protocol.rights(fds))
+            sent = self._pass(data, fds)
             self._sock.sendall(data[sent:])
         except TimeoutError as error:
             raise _slow(op, self.timeout) from error
         except OSError as error:
+            if error.errno == errno.ETOOMANYREFS:
+                raise _crowded() from error
             raise _gone(error.strerror or "it hung up") from error
         return self._number
+
+    def _pass(self, data: bytes, fds: Sequence[int]) -> int:
+        """Send with descriptors. Those that wait in sockets count for the whole user, against our soft limit
+        of open files (unix(7), ETOOMANYREFS): a box that fills sockets must not shut us out.
+        """
+        try:
+            return self._sock.sendmsg([data], protocol.rights(fds))
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:
+                raise
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        try:
+            return self._sock.sendmsg([data], protocol.rights(fds))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     def events(self, timeout: float | None = None) -> Iterator[dict[str, Any]]:
         """Events as they come; ends when the keeper hangs up, or nothing came for ``timeout`` seconds."""
@@ -159,17 +179,23 @@ def _slow(what: str, limit: float) -> Busy:
     )
 
 
+def _crowded() -> Busy:
+    return Busy(
+        "the box's keeper cannot be handed the streams",
+        "too many descriptors of yours wait in sockets, of a box or of another program",
+        "end the boxes that you do not trust: cloche stop",
+        code="descriptors",
+    )
+
+
 def _gone(why: str) -> Busy:
     return Busy("the box's keeper is gone", why, "cloche status", code="keeper-gone")
 
 
 def connect(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
     """Connect to the live keeper of a box; ``NoSuchBox`` with code "not-live" when there is none."""
-    live = liveness.read(paths)
-    recorded = live.facts.get("socket")
-    path = recorded if live.kind == "live" and isinstance(recorded, str) else os.fspath(socket_path(paths))
     try:
-        return KeeperClient(path, timeout)
+        return KeeperClient(address.of(paths), timeout)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise NoSuchBox(
             f"box {paths.name} is not live",

@@ -1,7 +1,8 @@
 """How much a folder that a box writes holds, measured in small steps and never through a link.
 
 Folders are opened one below the other by descriptor (O_NOFOLLOW): the box may swap names while they are read,
-and what is measured is still inside. Sizes are allocated blocks, so that a sparse file costs what it uses.
+and what is measured is still inside. Sizes are allocated blocks, so that a sparse file costs what it uses; an
+entry without any costs an inode, which a file system has only so many of, and counts as a page does in tmpfs.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 MAX_DEPTH = 200  # folders below each other; deeper ones cannot be measured
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK = 512  # unit of st_blocks, stat(2)
+LEAST = 4096  # bytes that any entry counts for
 
 
 class TooDeep(Exception):
@@ -44,7 +46,7 @@ def measure(path: str) -> Iterator[int]:
                 if key in seen:
                     continue
                 seen.add(key)
-            yield status.st_blocks * _BLOCK
+            yield max(LEAST, status.st_blocks * _BLOCK)
             if stat.S_ISDIR(status.st_mode):
                 if len(stack) >= MAX_DEPTH:
                     raise TooDeep(entry.name)

@@ -45,7 +45,7 @@ class Keeper:
         log: Log,
         spec: LaunchSpec,
         box: LiveBox,
-        filter_spec: FilterSpec,
+        filter_spec: FilterSpec | None,
         state: Callable[[Recorder], State],
         *,
         confined: bool,
@@ -69,7 +69,6 @@ class Keeper:
         self.on_change: list[Callable[[int | None], None]] = []
         self.on_frozen: list[Callable[[Message], None]] = []
         self.stopping = False
-        self._filter_spec = filter_spec
         self._linger = linger
         self._linger_timer: Timer | None = None
         self._ready: Callable[[tuple[Claim, ...] | None, str], None] | None = ready
@@ -79,7 +78,7 @@ class Keeper:
         self.gate: Gate | None = None
         self.link = Link(loop, box.control, self._hear, self._link_lost, log.failure)
         loop.add(box.pidfd, READ, self._init_ended)
-        if box.notify is not None:
+        if box.notify is not None and filter_spec is not None:
             self.gate = Gate(
                 loop,
                 box.notify,

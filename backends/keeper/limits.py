@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from backends.keeper import census, disk
+from backends.keeper import census, disk, memory
 from backends.keeper.census import Process
 from backends.keeper.denials import Refusal
 from backends.keeper.log import Log
@@ -49,12 +49,16 @@ def described(rows: tuple[Enforcement, ...], resources: Resources) -> tuple[Enfo
     for row in rows:
         if row.key == "resources.mem" and resources.mem is not None and not holds_memory(rows):
             does = (
-                f"soft for the sum: looked at every {FAST} to {SLOW} s, the largest processes end beyond it"
+                f"soft for the sum: looked at every {FAST} to {SLOW} s, the largest processes end beyond it; "
+                "of a memory file only what an open descriptor or a mapping shows is counted"
             )
             enforced = does if row.enforced in ("", "not enforced") else f"{row.enforced}; {does}"
             row = row._replace(enforced=enforced, mechanism=_and(row.mechanism, "keeper's poll and SIGKILL"))
         elif row.key == "resources.disk" and resources.disk is not None:
-            does = "soft: tree and home are measured, every process ends beyond it"
+            does = (
+                f"soft: tree and home are measured, an entry as {disk.LEAST // 1024} KiB at least, "
+                "every process ends beyond it"
+            )
             row = row._replace(enforced=does, mechanism=_and(row.mechanism, "keeper's poll and SIGKILL"))
         found.append(row)
     return tuple(found)
@@ -136,12 +140,12 @@ class Limits:
 
     def _look_at_memory(self, limit: int) -> float:
         seen = census.take(self._init.pid)
-        total = sum(process.rss for process in seen.processes.values())
+        files = memory.files(seen.processes)
+        total = sum(process.rss for process in seen.processes.values()) + sum(one.size for one in files)
         if total > limit:
             # Resident sizes count a shared page in every process: only when they say "too much" is the
             # exact, slower figure worth reading.
-            sizes = {process: _share(process) for process in seen.processes.values()}
-            total = sum(sizes.values())
+            sizes, total = memory.shares(seen.processes.values(), files)
             if total > limit:
                 self._relieve(sizes, total, limit)
         return SLOW if total < limit // 2 else FAST
@@ -232,18 +236,6 @@ def _counter(path: str, key: bytes) -> int:
     return 0
 
 
-def _share(process: Process) -> int:
-    """Bytes of a process with shared pages divided by their users (smaps_rollup, proc(5))."""
-    try:
-        with open(f"/proc/{process.pid}/smaps_rollup", "rb", buffering=0) as file:
-            for line in file.read(4096).splitlines():
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        return process.rss
-    return process.rss
-
-
 def _name(pid: int) -> str:
     found = census.read(pid)
     if found is None:
@@ -253,5 +245,6 @@ def _name(pid: int) -> str:
 
 
 def _free(folder: str) -> int:
+    """Bytes and inodes that are left, as one number that falls when either does."""
     found = os.statvfs(folder)
-    return found.f_bfree * found.f_frsize
+    return found.f_bfree * found.f_frsize + found.f_ffree * disk.LEAST

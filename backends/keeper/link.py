@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,7 @@ from backends.keeper.init_protocol import Message
 from backends.keeper.loop import GONE, READ, WRITE, Loop
 
 MAX_QUEUED = 1024
+_RETRY = 0.1  # seconds
 _BATCH = 64  # packets taken in one turn of the loop
 
 
@@ -36,6 +38,7 @@ class Link:
         self._lost = lost
         self._report = report
         self._queue: deque[tuple[Mapping[str, object], list[int]]] = deque()
+        self._crowded = False
         self.closed = False
         control.setblocking(False)
         loop.add(self._fd, READ, self._ready, self._failed)
@@ -48,8 +51,13 @@ class Link:
             raise Full("the box's init takes no more requests")
         self._queue.append((message, passed))
         self._flush()
+        if self._crowded and self._queue and self._queue[-1][1] is passed:
+            self._queue.pop()
+            init_protocol.close(passed)
+            raise Full("too many descriptors of this user wait in sockets")
 
     def _flush(self) -> None:
+        self._crowded = False
         while self._queue and not self.closed:
             message, fds = self._queue[0]
             try:
@@ -57,12 +65,18 @@ class Link:
             except BlockingIOError:
                 break
             except OSError as error:
+                if error.errno == errno.ETOOMANYREFS:
+                    # Another box may do that to us (unix(7)): it must not cost this one its life.
+                    self._crowded = True
+                    break
                 self._failed(error)
                 return
             self._queue.popleft()
             init_protocol.close(fds)
         if not self.closed:
-            self._loop.want(self._fd, READ | (WRITE if self._queue else 0))
+            self._loop.want(self._fd, READ | (WRITE if self._queue and not self._crowded else 0))
+            if self._crowded:
+                self._loop.later(_RETRY, self._flush)
 
     def _ready(self, events: int) -> None:
         if events & WRITE:

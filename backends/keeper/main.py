@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from backends import tiers
 from backends.boxes import lifecycle, liveness, store
@@ -24,17 +24,18 @@ from backends.keeper.loop import READ, Loop
 from backends.keeper.requests import Requests
 from backends.keeper.server import Server
 from backends.keeper.state import State, identity
-from backends.kernel.seccomp import FilterSpec
 from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, prctl
 from backends.policy import canonical
 from backends.policy.model import Policy
 from backends.snapshots import Claim
 from backends.tiers.protocol import LaunchSpec
 
+if TYPE_CHECKING:
+    from backends.kernel.seccomp import FilterSpec
+
 LINGER = 300.0  # seconds after the last process of the box ended
 LINGER_VARIABLE = "CLOCHE_LINGER"
 READY_PATIENCE = 20.0  # seconds that init gets to prove its claims
-FILES = 65_536  # descriptors; every session takes a handful
 LAST_REPLIES = 1.0  # seconds that clients get to take their last replies
 
 
@@ -169,6 +170,7 @@ class _Serving:
         tier = tiers.get(policy.tier)
         # Whatever a box without a pid namespace leaves behind is handed to us instead of to the host's init.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
+        _raise_limits()
         spec = LaunchSpec(
             paths, policy, paths.name, manifest.payload_uid, manifest.payload_gid, manifest.detached
         )
@@ -178,7 +180,7 @@ class _Serving:
             log,
             spec,
             box,
-            filter_spec(policy),
+            _filter_spec(policy) if box.notify is not None else None,
             lambda recorder: State(paths, manifest, recorder),
             confined=tier.confined,
             linger=float(os.environ.get(LINGER_VARIABLE) or LINGER),
@@ -190,7 +192,6 @@ class _Serving:
 
     def run(self) -> None:
         """Serve until the box has ended; raises what kept it from becoming ready."""
-        _raise_limits()
         _on_signals(self._loop, lambda name: self._keeper.stop(name, "signal"))
         self._loop.run()
         if self._failure is not None:
@@ -262,16 +263,20 @@ class _Serving:
         self._loop.stop()
 
 
-def filter_spec(policy: Policy) -> FilterSpec:
-    """What the box's filter asks about, as its tier built it from the same policy."""
-    return FilterSpec(opens=policy.observe, unix=policy.net.unix, debug=policy.debug)
+def _filter_spec(policy: Policy) -> FilterSpec:
+    """What the box's filter asks us, as its tier built it."""
+    from backends.tiers.process import filter_spec
+
+    return filter_spec(policy)
 
 
 def _raise_limits() -> None:
-    """Descriptors for many sessions. After the launch: init must not inherit more than the policy gives."""
+    """As many descriptors as we may have, for many sessions and for passing them on: those that wait in the
+    sockets of this user's boxes count against the limit of whoever sends one (unix(7), ETOOMANYREFS). Init
+    inherits it for the same reason; a session starts with what its policy gives.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _on_signals(loop: Loop, stop: Callable[[str], None]) -> None:

@@ -44,7 +44,9 @@ def identify(sock: socket.socket) -> Peer:
         for name in NAMESPACES:
             if _namespace(str(pid), name) != _namespace("self", name):
                 raise Foreign(f"process {pid} is in another {name} namespace")
-        if select.select([pidfd], [], [], 0)[0]:
+        poller = select.poll()  # not select(2): the descriptor may have a high number
+        poller.register(pidfd, select.POLLIN)
+        if poller.poll(0):
             raise Foreign(f"process {pid} ended while it was looked at")
     finally:
         os.close(pidfd)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backends.errors import ClocheError, UsageError
-from backends.keeper import peer, protocol
+from backends.keeper import address, peer, protocol
 from backends.keeper.log import Log
 from backends.keeper.loop import GONE, READ, WRITE, Loop, Timer
 from backends.keeper.protocol import Decoder, ProtocolError, close_all
@@ -199,7 +199,7 @@ class Server:
             os.unlink(path)
         mask = os.umask(0o177)
         try:
-            self._sock.bind(path)
+            address.bind(self._sock, path)
         finally:
             os.umask(mask)
         self._sock.listen(128)

@@ -12,7 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backends.boxes.layout import BoxPaths, socket_path
+from backends.boxes.layout import BoxPaths
+from backends.keeper import address
 from backends.keeper.protocol import MAX_REPLY, VERSION, Decoder, ProtocolError, encode
 
 LIMIT = 0.4  # seconds for all questions together
@@ -35,7 +36,7 @@ class _Asked:
         self.state = "slow"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            self.socket.connect(str(socket_path(paths)))
+            address.connect(self.socket, address.of(paths))
             text = b"".join(
                 encode({"v": VERSION, "id": index, "op": op, **fields})
                 for index, (op, fields) in enumerate(questions, 1)

@@ -138,11 +138,14 @@ class Engine:
 
         return sessions.output(self.find(ref), session, limit)
 
-    def snapshot_diff(self, ref: str) -> Diff:
-        """What the box changed so far against its base: a snapshot of this moment, not a proposal."""
+    def snapshot_diff(self, ref: str, *, still: bool = True) -> Diff:
+        """What the box changed so far against its base: a snapshot of this moment, not a proposal.
+
+        ``still``: the box stands while it is read; without, it runs on (for panes that look again and again).
+        """
         from backends.verbs import proposal
 
-        diff = proposal.live_diff(self.find(ref))
+        diff = proposal.live_diff(self.find(ref), still=still)
         self._list().remember(self.find(ref), diff)
         return diff
 

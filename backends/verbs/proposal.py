@@ -18,10 +18,12 @@ from backends.snapshots import BoxRow, CheckRow, Diff, DiffStat, ReviewView, Sna
 from backends.trees import diff as diffs
 from backends.trees import quarantine
 from backends.trees import snapshot as snapshots
-from backends.trees.values import Source, TreeSnapshot
+from backends.trees.values import Limits, Source, TreeSnapshot
 from backends.verbs import passage, records
 
 FREEZE_LIMIT = 2.0  # seconds that a keeper may take to stop a box for the reader
+EXACT = Limits()
+GLANCE = Limits(settle=0.1)  # trusts the change time of what was written a moment ago
 
 
 def source_of(paths: BoxPaths, manifest: Manifest) -> Source | None:
@@ -55,17 +57,24 @@ def frozen(paths: BoxPaths) -> Iterator[None]:
         yield
 
 
-def _snapshot(paths: BoxPaths, manifest: Manifest) -> TreeSnapshot:
-    return snapshots.snapshot(paths, manifest.base_tree, confine=manifest.tier != "workspace")
+def _snapshot(paths: BoxPaths, manifest: Manifest, limits: Limits = EXACT) -> TreeSnapshot:
+    return snapshots.snapshot(paths, manifest.base_tree, limits=limits, confine=manifest.tier != "workspace")
 
 
-def live_diff(paths: BoxPaths) -> Diff:
-    """What the box changed so far; of a proposed, applied or aborted box, what was proposed."""
+def live_diff(paths: BoxPaths, *, still: bool = True) -> Diff:
+    """What the box changed so far; of a proposed, applied or aborted box, what was proposed.
+
+    Without ``still`` the box's processes run on while it is read, and a file that is written through a shared
+    mapping may show late: good for a pane that is read again and again, not for a decision.
+    """
     manifest = load(paths)
     if manifest.snapshot and manifest.state in (PROPOSED, APPLIED, ABORTED):
         return _frozen_diff(paths, manifest.snapshot)
-    with frozen(paths):
-        taken = _snapshot(paths, manifest)
+    if still:
+        with frozen(paths):
+            taken = _snapshot(paths, manifest)
+    else:
+        taken = _snapshot(paths, manifest, GLANCE)
     return diffs.diff(paths, manifest.base, manifest.base_tree, taken.tree, taken.skipped)
 
 

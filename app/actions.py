@@ -295,6 +295,15 @@ ACTIONS: tuple[Action, ...] = (
         reason=_apply,
     ),
     # Diff and lists
+    Action(
+        "detail",
+        "enter",
+        "detail",
+        "Everything known of a denial or a record",
+        ("lists",),
+        own=True,
+        footer=False,
+    ),
     Action("move", "up,down,j,k", "move", "One row up or down", ("diff", "lists"), own=True, footer=False),
     Action(
         "page", "pageup,pagedown", "page", "One page up or down", ("diff", "lists"), own=True, footer=False

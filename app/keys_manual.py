@@ -9,7 +9,7 @@ from app.actions import CONTEXTS, Action, of_context, shown_key
 HEAD = """# Keys of the workbench
 
 Made from the action table (`python -m app.keys_manual > docs/keys.md`); `?` shows the same in the workbench.
-The footer shows what fits, the command palette (`ctrl+p`) everything, with the reason for what cannot be done now.
+The footer shows what fits, the command palette (`ctrl+p`) everything, with the reason where one cannot.
 
 A key can be moved in `~/.config/cloche/config.toml` by the id of its action, where one is given:
 

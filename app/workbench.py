@@ -7,10 +7,9 @@ messages, and the handlers below are the only place that hands them on.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path, PurePath
 from typing import ClassVar
@@ -22,9 +21,9 @@ from textual.binding import BindingType
 from textual.command import Provider
 from textual.theme import Theme
 
-from app.actions import BY_ID
 from app.engine import EngineLike
 from app.palette import TablePalette
+from app.preferences import checked_keymap, refuse_terminal, theme_name
 from app.screens.base import WorkbenchScreen
 from app.screens.box import BoxScreen
 from app.screens.dialogs import ErrorScreen
@@ -33,10 +32,10 @@ from app.screens.new_box import NewBoxScreen
 from app.screens.review import ReviewScreen
 from app.screens.tier_text import host_truth
 from app.screens.too_small import TooSmallScreen, too_small
-from app.workers.calls import call, finish, unfinished
+from app.workers import departure
+from app.workers.calls import call
 from app.workers.publisher import BoxesFailed, BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
 from backends.engine import Engine
-from backends.errors import Refused, UsageError
 from backends.snapshots import BoxRow, BoxView, Claim
 from themes.palettes import DEFAULT, THEMES, WITHOUT_COLOR
 from widgets.ink import Line
@@ -45,8 +44,6 @@ from widgets.terminal import TerminalView
 from widgets.visible import visible
 
 STYLES = Path(__file__).resolve().parent.parent / "themes"
-PATIENCE = 30.0
-"""Seconds that leaving waits for what was begun: a box half made or half removed helps nobody."""
 
 
 class Workbench(App[int], inherit_bindings=False):
@@ -88,7 +85,7 @@ class Workbench(App[int], inherit_bindings=False):
         self.place = ""
         self.repository: str | None = None  # its key, None outside any
         self.publisher = Publisher(self.engine, self.post_message)
-        self._wanted: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        self._wanted: tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] = ((), (), ())
         self._without_color = without_color
 
     def get_theme(self, theme_name: str) -> Theme | None:
@@ -102,18 +99,19 @@ class Workbench(App[int], inherit_bindings=False):
     async def on_mount(self) -> None:
         if self.keymap:
             self.set_keymap(self.keymap)
-        if sys.platform != "win32" and self._driver is not None and not self.is_headless:
-            loop = self._loop
-            assert loop is not None
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                # A dropped connection, or someone who asks to end: the boxes go on, the terminal is restored.
-                loop.add_signal_handler(number, partial(self.exit, None, 128 + int(number)))
+        if not self.is_headless:
+            departure.on_signals(self.leave)
         self.run_worker(self._locate(), exit_on_error=False)
         self.run_worker(self._probe(), exit_on_error=False)
         self.publisher.start()
 
     def on_unmount(self) -> None:
         self.publisher.stop()
+
+    def leave(self, code: int) -> None:
+        """Ends the workbench from outside the loop; the terminal is restored on the way."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(partial(self.exit, None, code))
 
     async def _locate(self) -> None:
         key = await call(lambda: self.engine.repository_key, "locate")
@@ -185,17 +183,18 @@ class Workbench(App[int], inherit_bindings=False):
             screen.patch_changed(event.key, patch)
 
     def _screens(self) -> list[WorkbenchScreen]:
+        if not self.is_running:  # on the way out screens lose their parts before they leave the stack
+            return []
         return [
-            screen
-            for screen in self.screen_stack
-            if isinstance(screen, WorkbenchScreen) and screen.is_mounted
+            screen for screen in self.screen_stack if isinstance(screen, WorkbenchScreen) and screen.ready
         ]
 
     # ------------------------------------------------------------ what screens ask for
 
-    def want(self, views: tuple[str, ...], diffs: tuple[str, ...]) -> None:
-        self._wanted = (views, diffs)
-        self.publisher.want(views, diffs, self.everywhere)
+    def want(self, views: tuple[str, ...], diffs: tuple[str, ...], stats: tuple[str, ...] = ()) -> None:
+        """What the screen in front shows: views, diffs, and figures of diffs of these boxes."""
+        self._wanted = (views, diffs, stats)
+        self.publisher.want(views, diffs, self.everywhere, stats)
 
     def toggle_everywhere(self) -> None:
         if self.repository is None:
@@ -249,54 +248,6 @@ class Workbench(App[int], inherit_bindings=False):
         return super().check_action(action, parameters)
 
 
-def refuse_terminal(term: str, interactive: bool) -> None:
-    """Raises ``Refused`` where no screen can be drawn."""
-    if not interactive:
-        raise Refused(
-            "the workbench cannot open",
-            "standard input or output is not a terminal",
-            "run cloche in a terminal, or use cloche ls and cloche watch BOX",
-            code="no-terminal",
-        )
-    if term in ("", "dumb", "unknown"):
-        raise Refused(
-            "the workbench cannot open",
-            f"TERM={term or 'unset'}: this terminal cannot place text on a screen",
-            "use a terminal that can, or cloche ls and cloche watch BOX",
-            code="dumb-terminal",
-        )
-
-
-def theme_name(asked: str) -> str:
-    """The theme that a person's configuration names: ``dark``, ``light``, ``ansi``, or its full name."""
-    for name in (asked, f"cloche-{asked}"):
-        if name in THEMES:
-            return name
-    if asked:
-        raise UsageError(
-            "the workbench cannot open",
-            f"config.toml names the theme {asked!r}, which there is not",
-            f"write one of: {', '.join(name.removeprefix('cloche-') for name in THEMES)}",
-            code="theme",
-        )
-    return DEFAULT
-
-
-def checked_keymap(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The person's keys by action; ``UsageError`` for an action that the table does not have."""
-    keymap = dict(pairs)
-    for action in keymap:
-        if action not in BY_ID or BY_ID[action].own:
-            known = ", ".join(name for name, known in BY_ID.items() if not known.own)
-            raise UsageError(
-                "the workbench cannot open",
-                f"config.toml gives a key to {action!r}, which is no action that can be moved",
-                f"known actions: {known}",
-                code="keymap",
-            )
-    return keymap
-
-
 def main() -> int:
     """Opens the workbench on the boxes of the current folder's repository, of all outside any."""
     refuse_terminal(os.environ.get("TERM", ""), sys.stdin.isatty() and sys.stderr.isatty())
@@ -307,8 +258,5 @@ def main() -> int:
     chosen = settings()
     application = Workbench(theme=theme_name(chosen.theme), keymap=checked_keymap(chosen.keymap))
     application.run()
-    if unfinished():
-        sys.stderr.write(f"waiting: {', '.join(unfinished())}\n")
-        for name in finish(PATIENCE):
-            sys.stderr.write(f"given up after {PATIENCE:.0f} s: {name}\n")
+    departure.wait()
     return application.return_code or 0

@@ -409,7 +409,7 @@ def diff_lines(index: PatchIndex, limit: int) -> list[Line]:
         if len(out) >= limit:
             break
         kind = index.kinds[row]
-        if kind in (META, NOTE) or (kind == SAME and limit < 30):
+        if kind in (META, NOTE) or (kind == SAME and limit < 60):
             continue
         body = runs(expand_tabs(text_of(index.text(row)))[:400])
         if kind == FILE:

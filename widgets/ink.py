@@ -149,17 +149,22 @@ def wrap_line(parts: Line, width: int, indent: int = 0) -> list[Line]:
                 used += size
                 fresh = fresh and not piece.strip()
                 continue
-            if not fresh:
+            too_long = cell_len(word) > width - indent
+            if not fresh and not (too_long and width - used >= 8):
                 flush()
                 piece = word
-            for chunk in (
-                chop_cells(piece, max(1, width - used)) if cell_len(piece) > width - used else [piece]
-            ):
-                if used + cell_len(chunk) > width and not fresh:
+            while piece:
+                room = width - used
+                chunk = piece if cell_len(piece) <= room else chop_cells(piece, max(1, room))[0]
+                if cell_len(chunk) > room and not fresh:  # a wide character in the last cell
                     flush()
+                    continue
                 current.append(Run(chunk, run.ink))
                 used += cell_len(chunk)
                 fresh = False
+                piece = piece[len(chunk) :]
+                if piece:
+                    flush()
     if current:
         done.append(tuple(current))
     return done

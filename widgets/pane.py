@@ -87,8 +87,7 @@ class BoxPane(Inked, can_focus=True):
 
     def set_patch(self, patch: PatchIndex) -> None:
         self.patch = patch
-        if self.shows == "diff":
-            self.redraw()
+        self.redraw()
 
     def show(self, view: str) -> None:
         self.shows = view
@@ -183,14 +182,19 @@ class BoxPane(Inked, can_focus=True):
         return lines
 
     def _spare(self, view: BoxView, width: int, room: int) -> list[Line]:
-        """Below a short tree: the tail of the output, so that no part of the pane is idle."""
-        if room < 3 or not view.output.strip():
+        """Below a short tree: the tail of the output, or of a box at rest its changes: no part is idle."""
+        if room < 3:
+            return []
+        rule = line(("╌" * width, "faint"))
+        if not view.processes and self.patch is not None and len(self.patch):
+            return [rule, *diff_lines(self.patch, room - 1)]
+        if not view.output.strip():
             return []
         tail = output_lines(view.output, room)[: -1 if self._last_words(width) else None]
         if not tail:
             return []
         gap: list[Line] = [()] * (room - 1 - len(tail))
-        return [line(("╌" * width, "faint")), *(tint(one, "quiet") for one in tail), *gap]
+        return [rule, *(tint(one, "quiet") for one in tail), *gap]
 
     def _resting(self, view: BoxView) -> list[Line]:
         row = view.row
@@ -249,8 +253,8 @@ class BoxPane(Inked, can_focus=True):
         text = self.row.last_line
         if not text and self.view is not None and self.view.output:
             lines = output_lines(self.view.output, 1)
-            return line(("> ", "faint"), *lines[0]) if lines and lines[0] else ()
-        return line(("> ", "faint"), *runs(plain_line(text)[: 4 * width])) if text else ()
+            return line(("› ", "faint"), *lines[0]) if lines and lines[0] else ()
+        return line(("› ", "faint"), *runs(plain_line(text)[: 4 * width])) if text else ()
 
     # ------------------------------------------------------------ input
 

@@ -6,7 +6,7 @@ from backends.snapshots import BoxStatus, Claim, Enforcement
 from widgets import marks, units
 from widgets.ink import Line, line, tint
 from widgets.lines import Document
-from widgets.visible import runs
+from widgets.visible import fitted, runs
 
 Paragraph = tuple[Line, int]
 
@@ -41,7 +41,18 @@ def enforcement_paragraph(row: Enforcement, width: int) -> Paragraph:
     return line(*parts, ("  ", ""), *runs(how, "quiet")), width + 1
 
 
-def status_paragraphs(status: BoxStatus) -> list[Paragraph]:
+Origin = tuple[str, str, str]
+"""Key, value, and the file and line (or the built-in profile) that the value came from."""
+
+
+def origin_paragraph(origin: Origin, width: int) -> Paragraph:
+    key, value, source = origin
+    return line(
+        *fitted(key, width, "accent"), " ", *runs(value), ("  ", ""), *runs(source, "quiet")
+    ), width + 1
+
+
+def status_paragraphs(status: BoxStatus, origins: tuple[Origin, ...] = ()) -> list[Paragraph]:
     """The whole policy tab as wrapped paragraphs."""
     row = status.row
     rows: list[Paragraph] = []
@@ -69,6 +80,10 @@ def status_paragraphs(status: BoxStatus) -> list[Paragraph]:
     rows += [enforcement_paragraph(item, width) for item in status.enforcement] or [
         (line(("shown after the first launch", "idle")), 2)
     ]
+    if origins:
+        rows += [((), 0), heading("Where each value comes from")]
+        width = max(len(key) for key, _, _ in origins)
+        rows += [origin_paragraph(origin, min(width, 28)) for origin in origins]
     rows.append(((), 0))
     rows.append(
         (
@@ -92,8 +107,8 @@ def status_paragraphs(status: BoxStatus) -> list[Paragraph]:
 class PolicyView(Document):
     """The Policy tab."""
 
-    def set_status(self, status: BoxStatus) -> None:
-        self.set_paragraphs(status_paragraphs(status))
+    def set_status(self, status: BoxStatus, origins: tuple[Origin, ...] = ()) -> None:
+        self.set_paragraphs(status_paragraphs(status, origins))
 
     def say(self, text: str, ink: str = "idle") -> None:
         """A sentence in place of the policy: why it cannot be shown."""

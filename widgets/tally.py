@@ -11,7 +11,7 @@ from backends.snapshots import DenialRow, Tally
 from widgets import units
 from widgets.ink import Line, Run, line
 from widgets.lines import RowView
-from widgets.visible import fit, fitted, visible
+from widgets.visible import fit, fitted, runs, visible
 
 
 class TallyRow(NamedTuple):
@@ -65,6 +65,27 @@ def _nothing(tally: Tally) -> Line:
         kinds = ", ".join(missing.kind for missing in tally.not_observed[:3])
         return line(("denied 0", "quiet"), (f"  not observed at this tier: {kinds}", "idle"))
     return line(("denied 0", "quiet"))
+
+
+def denial_paragraphs(denial: DenialRow) -> list[Line | tuple[Line, int]]:
+    """Everything that is known of one refusal, for a dialog."""
+    times = "once" if denial.count == 1 else f"{denial.count} times"
+    process = line(*runs(denial.command or "not known", "strong"))
+    if denial.pid:
+        process = line(*process, (f"  pid {denial.pid}", "quiet"))
+    values = (
+        ("kind", runs(denial.kind, "denial strong")),
+        ("object", runs(denial.object, "strong")),
+        (
+            "refused",
+            line(times, (f"  first {units.clock(denial.first)}  last {units.clock(denial.last)}", "quiet")),
+        ),
+        ("rule", runs(denial.rule or "not granted")),
+        ("by", runs(denial.enforced_by)),
+        ("seen by", runs(denial.lane)),
+        ("latest", process),
+    )
+    return [(line((f"{name:<10}", "quiet"), *said), 10) for name, said in values]
 
 
 class TallyView(RowView[TallyRow]):

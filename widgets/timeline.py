@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -75,6 +76,26 @@ def sentence(record: JournalRecord) -> Line:
         tips = f"  {_word(data, 'old')[:7]} → {_word(data, 'new')[:7]}"
         return line(*runs(_word(data, "branch"), "strong"), (tips, "quiet"), (f"  by {who}", "quiet"))
     return runs("  ".join(f"{key} {_flat(value)}" for key, value in data.items())[:400], "quiet")
+
+
+def record_paragraphs(record: JournalRecord) -> list[Line | tuple[Line, int]]:
+    """A whole record, value by value, for a dialog."""
+    rows: list[Line | tuple[Line, int]] = [
+        line(
+            (f"{units.moment(record.time)}:{units.clock(record.time)[-2:]}", "quiet"),
+            ("  ", ""),
+            *runs(record.kind, "strong"),
+        ),
+        (),
+    ]
+    for key, value in record.data.items():
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True, default=str)
+        rows.append((line(*fitted(key, 12, "accent"), " ", *runs(shown[:4000])), 13))
+    rows += [
+        (),
+        (line(("record ", "quiet"), str(record.seq), ("  hash ", "quiet"), *runs(record.hash[:16])), 0),
+    ]
+    return rows
 
 
 def _flat(value: object) -> str:

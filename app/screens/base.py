@@ -30,6 +30,12 @@ class WorkbenchScreen(Screen[None]):
     AUTO_FOCUS = ""
     CONTEXTS: tuple[str, ...] = ()
 
+    ready = False
+    """The screen's parts are there, so it can be told values."""
+
+    def on_mount(self) -> None:
+        self.ready = True
+
     @property
     def workbench(self) -> Workbench:
         return self.app  # type: ignore[return-value]

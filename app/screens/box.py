@@ -14,22 +14,22 @@ from textual.widgets import ContentSwitcher
 
 from app.actions import Situation, bindings
 from app.screens.base import sentence_of
-from app.screens.dialogs import ConfirmScreen
+from app.screens.box_parts import box_line, box_tabs, kill_paragraphs
+from app.screens.dialogs import ConfirmScreen, DetailScreen
 from app.screens.sessions import SessionPane
 from app.screens.verbs import BoxVerbs
 from backends.snapshots import BoxRow, BoxStatus, BoxView, JournalRecord, ProcessRow
-from widgets import marks, units
+from widgets import marks
 from widgets.diff_view import DiffView
 from widgets.header import Header
-from widgets.ink import line
+from widgets.lines import RowView
 from widgets.output import OutputTail
 from widgets.patch import EMPTY, PatchIndex
-from widgets.policy_view import PolicyView
+from widgets.policy_view import Origin, PolicyView
 from widgets.process_tree import ProcessTree
-from widgets.tabs import Tab, TabBar
-from widgets.tally import TallyView
-from widgets.timeline import Timeline
-from widgets.visible import runs, visible
+from widgets.tabs import TabBar
+from widgets.tally import TallyRow, TallyView, denial_paragraphs
+from widgets.timeline import Timeline, record_paragraphs
 
 TABS = ("denials", "changes", "sessions", "timeline", "policy")
 RECORDS = 5000
@@ -147,10 +147,14 @@ class BoxScreen(BoxVerbs):
 
             self.ask(read, self.query_one(Timeline).set_records, failed=self._note)
         elif self.tab == "policy":
-            self.ask(partial(engine.status, key), self._show_status, failed=self._policy_failed)
+            self.ask(
+                lambda: (engine.status(key), engine.policy_explain(key)),
+                self._show_status,
+                failed=self._policy_failed,
+            )
 
-    def _show_status(self, status: BoxStatus) -> None:
-        self.query_one(PolicyView).set_status(status)
+    def _show_status(self, value: tuple[BoxStatus, tuple[Origin, ...]]) -> None:
+        self.query_one(PolicyView).set_status(*value)
 
     def _policy_failed(self, error: Exception) -> None:
         self.query_one(PolicyView).say(sentence_of(error), "look")
@@ -161,31 +165,12 @@ class BoxScreen(BoxVerbs):
     # ------------------------------------------------------------ what is shown
 
     def show_all(self) -> None:
-        row = self.row
-        parts = line(("fleet › ", "quiet"), *marks.name(row), "  ", *marks.tier(row), "  ", *marks.state(row))
-        right = line(*marks.base(row))
-        if self.trouble:
-            parts = line(*parts, ("  ~ ", "look"), *runs(self.trouble, "look"))
-        elif row.needs:
-            parts = line(*parts, ("  ! ", "look strong"), *runs(row.needs, "look"))
-        self.query_one(Header).show(parts, right)
+        self.query_one(Header).show(box_line(self.row, self.trouble), marks.base(self.row))
         self._show_tabs()
         self.show_footer()
 
     def _show_tabs(self) -> None:
-        row = self.row
-        denied = line((units.count(row.denied), "denial strong")) if row.denied else ()
-        stat = marks.changes(row)[:3] if row.stat and row.stat.files else ()
-        if self._changes is not None and self._changes != (0, 0):
-            stat = line((f"+{self._changes[0]}", "added"), " ", (f"-{self._changes[1]}", "removed"))
-        session = self.query_one(SessionPane).session
-        tabs = (
-            Tab("denials", "1", "Denials", denied),
-            Tab("changes", "2", "Changes", stat),
-            Tab("sessions", "3", "Terminal", line((f"#{session}", "accent")) if session is not None else ()),
-            Tab("timeline", "4", "Timeline"),
-            Tab("policy", "5", "Policy"),
-        )
+        tabs = box_tabs(self.row, self._changes, self.query_one(SessionPane).session)
         self.query_one(TabBar).show(tabs, self.tab)
 
     def show_tab(self, tab: str, focus: bool = True) -> None:
@@ -200,6 +185,13 @@ class BoxScreen(BoxVerbs):
 
     def on_tab_bar_clicked(self, event: TabBar.Clicked) -> None:
         self.show_tab(event.tab)
+
+    def on_row_view_chosen(self, event: RowView.Chosen) -> None:
+        row = event.view.selected
+        if isinstance(row, TallyRow) and row.denial is not None:
+            self.app.push_screen(DetailScreen("Denial", denial_paragraphs(row.denial)))
+        elif isinstance(row, JournalRecord):
+            self.app.push_screen(DetailScreen(f"Record {row.seq}", record_paragraphs(row)))
 
     def on_session_pane_changed(self, event: SessionPane.Changed) -> None:
         self._show_tabs()
@@ -274,17 +266,7 @@ class BoxScreen(BoxVerbs):
 
     def _ask_kill(self, process: ProcessRow) -> None:
         """Confirms with the identity that was selected; whatever stands there later is not touched."""
-        text = [
-            line(
-                ("pid ", "quiet"),
-                str(process.ident.pid),
-                ("  started ", "quiet"),
-                f"{units.span(process.age)} ago",
-            ),
-            runs(process.command[:400], "strong"),
-            (),
-            line(f"Sends SIGKILL to this process of {visible(self.row.name)}. Its children go on."),
-        ]
+        text = kill_paragraphs(process, self.row)
 
         def answered(yes: bool | None) -> None:
             if yes:

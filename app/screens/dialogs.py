@@ -133,6 +133,29 @@ class ConfirmScreen(Dialog):
             self.query_one("#typed", Input).focus()
 
 
+class DetailScreen(Dialog):
+    """Everything that is known of one row. Any of the usual keys closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "no", "Close", show=False)]
+
+    def __init__(self, title: str, paragraphs: Sequence[Line | tuple[Line, int]]) -> None:
+        super().__init__()
+        self._title = title
+        self._paragraphs = paragraphs
+
+    def compose(self) -> ComposeResult:
+        frame = Vertical(classes="dialog")
+        frame.border_title = rich_text(self._title)
+        frame.border_subtitle = "esc closes"
+        with frame:
+            yield Document(id="what")
+
+    def on_mount(self) -> None:
+        document = self.query_one("#what", Document)
+        document.set_paragraphs(self._paragraphs)
+        document.focus()
+
+
 def error_paragraphs(error: Exception) -> list[Line | tuple[Line, int]]:
     """What, why, next step; an error that nobody foresaw gives its kind and the way to report it."""
     if isinstance(error, ClocheError):

@@ -11,18 +11,16 @@ from textual.events import Key
 from textual.widgets import Input
 
 from app.actions import Situation, bindings
+from app.screens.fleet_parts import empty_words, fleet_line, pane_grid, searched
 from app.screens.verbs import BoxVerbs
 from backends.snapshots import BoxRow, BoxView
 from widgets.box_table import BoxTable
 from widgets.header import Header
-from widgets.ink import Run, line
+from widgets.ink import line
 from widgets.lines import Document, RowView
 from widgets.pane import VIEWS, BoxPane
 from widgets.patch import PatchIndex
 from widgets.visible import visible
-
-LOWEST, HIGHEST = 9, 26
-"""Lines of a pane, frame included."""
 
 
 class FleetScreen(BoxVerbs):
@@ -82,6 +80,7 @@ class FleetScreen(BoxVerbs):
         pane = self._pane(key)
         if pane is not None:
             pane.set_patch(patch)
+            self.want()
 
     # ------------------------------------------------------------ what is shown
 
@@ -104,7 +103,7 @@ class FleetScreen(BoxVerbs):
         wanted = self.pattern.casefold()
         if not wanted:
             return self.rows
-        return tuple(row for row in self.rows if wanted in _searched(row))
+        return tuple(row for row in self.rows if wanted in searched(row))
 
     def _fill(self) -> None:
         rows = self.shown_rows()
@@ -146,14 +145,7 @@ class FleetScreen(BoxVerbs):
             self.panes()[0].focus()
 
     def _explain(self) -> None:
-        if not self._read:
-            self._say_empty("reading the boxes…", "")
-        elif self.pattern:
-            self._say_empty(f"no box matches “{self.pattern}”", "esc clears the filter")
-        elif self.workbench.everywhere:
-            self._say_empty("no boxes on this host", "n makes one: open the workbench in a repository first")
-        else:
-            self._say_empty("no boxes in this repository", "n makes one  ·  a shows every repository")
+        self._say_empty(*empty_words(self._read, self.pattern, self.workbench.everywhere))
 
     def _say_empty(self, what: str, then: str) -> None:
         self.query_one("#empty", Document).set_paragraphs(
@@ -162,16 +154,13 @@ class FleetScreen(BoxVerbs):
 
     def _arrange(self) -> None:
         """Columns and heights of the panes by the room that there is."""
-        width, height = self.size
         count = len(self.panes()) or 1
-        columns = 1 if width < 100 else 2 if width < 170 else 3
-        self._columns = min(columns, count)
+        room = self.size.height - 2 - self.has_class("-filtering")
+        self._columns, lines = pane_grid(self.size.width, room, count)
         grid = self.query_one("#panes", Grid)
         grid.set_class(self._columns == 2, "-two")
         grid.set_class(self._columns == 3, "-three")
-        lines = -(-count // self._columns)
-        room = max(1, height - 2 - self.has_class("-filtering"))
-        grid.styles.grid_rows = str(max(LOWEST, min(HIGHEST, room // min(lines, max(1, room // LOWEST)))))
+        grid.styles.grid_rows = str(lines)
 
     def on_resize(self) -> None:
         self._arrange()
@@ -183,25 +172,19 @@ class FleetScreen(BoxVerbs):
             return
         views: tuple[str, ...] = ()
         diffs: tuple[str, ...] = ()
+        stats: tuple[str, ...] = ()
         if not self.as_table:
             grid = self.query_one("#panes", Grid)
             seen = [pane for pane in self.panes() if pane.region.overlaps(grid.region)]
             views = tuple(pane.key for pane in seen)
             diffs = tuple(pane.key for pane in seen if pane.shows == "diff")
-        self.workbench.want(views, diffs)
+            # A box that is not live changes no more: its tree is read once.
+            stats = tuple(pane.key for pane in seen if pane.row.live == "live" or pane.patch is None)
+        self.workbench.want(views, diffs, stats)
 
     def show_header(self) -> None:
-        rows = self.rows
-        live = sum(row.live == "live" for row in rows)
-        needs = sum(bool(row.needs) for row in rows)
         where = "every repository" if self.workbench.everywhere else self.workbench.place
-        parts: list[Run | str] = [Run("cloche", "strong"), "  ", Run(visible(where), "accent")]
-        parts += [f"  {len(rows)} {'box' if len(rows) == 1 else 'boxes'}", f"  {live} live"]
-        if needs:
-            parts.append(Run(f"  {needs} need{'s' if needs == 1 else ''} you", "look strong"))
-        if self.pattern:
-            parts.append(Run(f"  /{visible(self.pattern)}", "accent"))
-        self.query_one(Header).show(line(*parts), self.workbench.host_truth)
+        self.query_one(Header).show(fleet_line(self.rows, where, self.pattern), self.workbench.host_truth)
 
     # ------------------------------------------------------------ the person
 
@@ -311,8 +294,3 @@ class FleetScreen(BoxVerbs):
         field.remove_class("-shown")
         self.remove_class("-filtering")
         self._focus_first()
-
-
-def _searched(row: BoxRow) -> str:
-    words = (row.name, row.state, row.tier, row.live, row.needs, row.last_line, row.repository, row.purpose)
-    return visible(" ".join(words)).casefold()

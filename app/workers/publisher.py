@@ -24,7 +24,16 @@ PATIENCE = 1.5
 """Seconds after which a box that has not answered is said not to answer."""
 
 DIFF_PERIOD = 3.0
-"""Seconds between two readings of a box's tree: a reading walks the tree, so it is not for every round."""
+"""Seconds between two readings of a box's tree at least: a reading walks the tree and holds the box still."""
+
+STAT_PERIOD = 20.0
+"""Seconds between two readings of a box's tree when only its figures are on screen."""
+
+READERS = 2
+"""Trees read at the same time."""
+
+DIFF_SHARE = 10
+"""A reading takes at most one part in this many of a box's time, however large its tree is."""
 
 
 class BoxesRead(Message):
@@ -91,10 +100,12 @@ class Publisher:
         self._over = threading.Event()
         self._views: tuple[str, ...] = ()
         self._diffs: tuple[str, ...] = ()
+        self._stats: tuple[str, ...] = ()
+        self._reading = threading.Semaphore(READERS)
         self._everywhere = False
         self._asked: dict[tuple[str, str], _Asked] = {}
         self._posted: dict[tuple[str, str], object] = {}
-        self._diffed: dict[str, float] = {}
+        self._diff_due: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
     # ------------------------------------------------------------ from the UI loop
@@ -107,14 +118,21 @@ class Publisher:
         self._over.set()
         self._wake.set()
 
-    def want(self, views: tuple[str, ...], diffs: tuple[str, ...], everywhere: bool) -> None:
-        """Sets what is on screen: boxes whose view, and whose diff, somebody looks at."""
+    def want(
+        self,
+        views: tuple[str, ...],
+        diffs: tuple[str, ...],
+        everywhere: bool,
+        stats: tuple[str, ...] = (),
+    ) -> None:
+        """Sets what is on screen: boxes whose view, whose diff, and whose figures of a diff are looked at."""
         with self._lock:
-            changed = (views, diffs, everywhere) != (self._views, self._diffs, self._everywhere)
+            now_wanted = (views, diffs, everywhere, stats)
+            changed = now_wanted != (self._views, self._diffs, self._everywhere, self._stats)
             for key in set(diffs) - set(self._diffs):  # whoever asks anew has not seen it
                 self._posted.pop(("diff", key), None)
-                self._diffed.pop(key, None)
-            self._views, self._diffs, self._everywhere = views, diffs, everywhere
+                self._diff_due.pop(key, None)
+            self._views, self._diffs, self._everywhere, self._stats = now_wanted
         if changed:
             self._wake.set()
 
@@ -124,7 +142,7 @@ class Publisher:
             for known in [known for known in self._posted if not key or known[1] in ("", key)]:
                 del self._posted[known]
             if key:
-                self._diffed.pop(key, None)
+                self._diff_due.pop(key, None)
         self._wake.set()
 
     # ------------------------------------------------------------ on threads
@@ -133,13 +151,15 @@ class Publisher:
         while not self._over.is_set():
             with self._lock:
                 views, diffs, everywhere = self._views, self._diffs, self._everywhere
+                stats = [key for key in self._stats if key not in diffs]
             self._ask("list", "", partial(self._list, everywhere))
             for key in views:
                 self._ask("view", key, partial(self._view, key))
             now = time.monotonic()
-            for key in diffs:
-                if now - self._diffed.get(key, -DIFF_PERIOD) >= DIFF_PERIOD:
-                    self._ask("diff", key, partial(self._diff, key))
+            for key in (*diffs, *stats):
+                if now >= self._diff_due.get(key, 0.0):
+                    period = DIFF_PERIOD if key in diffs else STAT_PERIOD
+                    self._ask("diff", key, partial(self._diff, key, period))
             self._wake.wait(PERIOD)
             self._wake.clear()
 
@@ -174,7 +194,7 @@ class Publisher:
         elif kind == "view":
             self._changed("view", key, why, BoxFailed(key, why))
         else:
-            self._diffed[key] = time.monotonic()
+            self._diff_due[key] = time.monotonic() + STAT_PERIOD
             self._changed("diff", key, why, BoxFailed(key, why))
 
     def _list(self, everywhere: bool) -> None:
@@ -185,9 +205,12 @@ class Publisher:
         view = self._engine.view(key)
         self._changed("view", key, view, BoxRead(view))
 
-    def _diff(self, key: str) -> None:
-        diff = self._engine.snapshot_diff(key)
-        self._diffed[key] = time.monotonic()
+    def _diff(self, key: str, period: float) -> None:
+        with self._reading:
+            began = time.monotonic()
+            diff = self._engine.snapshot_diff(key)
+            now = time.monotonic()
+        self._diff_due[key] = now + max(period, DIFF_SHARE * (now - began))
         self._changed("diff", key, (diff.base, diff.tree, diff.skipped), DiffRead(key, diff))
 
     def _changed(self, kind: str, key: str, value: object, message: Message) -> None:

@@ -113,7 +113,7 @@ def test_a_pane_says_what_was_refused_what_changed_and_what_was_said_last() -> N
     assert shown[0].startswith("▾ claude --resume")
     assert shown[-3].startswith("denied 17  net telemetry.example:443 ×11")
     assert shown[-2].startswith("+182 -40 in 9 files")
-    assert shown[-1] == "> FAIL src/auth.test.ts (3)"
+    assert shown[-1] == "› FAIL src/auth.test.ts (3)"
 
 
 def test_a_pane_says_why_its_box_could_not_be_asked() -> None:

@@ -439,6 +439,11 @@ class FrozenEngine:
     def remove(self, ref: str, force: bool = False) -> None:
         self._note("remove", ref, force)
 
+    def policy_explain(
+        self, ref: str | None = None, profile: str = "default"
+    ) -> tuple[tuple[str, str, str], ...]:
+        return (("net.mode", "deny", "built-in default"), ("resources.mem", "2G", "cloche.toml:12"))
+
     def probe(self) -> tuple[Claim, ...]:
         self.wait("probe", "")
         return CLAIMS

@@ -7,6 +7,7 @@ import pytest
 from app.screens.box import BoxScreen
 from app.screens.dialogs import ConfirmScreen, ErrorScreen
 from app.screens.fleet import FleetScreen
+from app.screens.fleet_parts import pane_grid
 from app.screens.new_box import NewBoxScreen
 from app.screens.outcome import ApplyScreen
 from app.screens.review import ReviewScreen
@@ -369,3 +370,47 @@ async def test_help_comes_from_every_screen_and_leaves_again() -> None:
         await stage.shows("End the selected process, by identity")
         await stage.press("escape")
         assert isinstance(stage.app.screen, BoxScreen)
+
+
+async def test_enter_on_a_denial_and_on_a_record_shows_all_that_is_known() -> None:
+    async with play(frozen.FrozenEngine()) as stage:
+        await stage.press("enter")
+        await stage.shows("telemetry.example:443")
+        await stage.press("1", "enter")
+        await stage.shows("refused   ", "landlock", "4242")
+        await stage.press("escape", "4")
+        await stage.shows("session-exit")
+        await stage.press("enter")
+        await stage.shows("Record 7", "peak_rss")
+        await stage.press("escape")
+        assert isinstance(stage.app.screen, BoxScreen)
+
+
+async def test_the_policy_tab_says_where_each_value_comes_from() -> None:
+    async with play(frozen.FrozenEngine(), (120, 50)) as stage:
+        await stage.press("enter", "5")
+        await stage.shows("Where each value comes from", "cloche.toml:12")
+
+
+async def test_a_pane_of_a_box_at_rest_shows_its_changes() -> None:
+    async with play(frozen.FrozenEngine((frozen.FLEET[2],))) as stage:
+        await stage.shows("frozen: waiting for review", "const t = await loadOnce()")
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "count", "grid"),
+    [
+        (80, 22, 1, (1, 22)),
+        (80, 22, 3, (1, 11)),
+        (80, 22, 30, (1, 11)),
+        (120, 38, 5, (2, 12)),
+        (200, 48, 3, (3, 48)),
+        (200, 48, 24, (3, 9)),
+        (40, 8, 2, (1, 9)),
+        (300, 78, 0, (1, 78)),
+    ],
+)
+def test_panes_fill_the_screen_and_stay_readable(
+    width: int, height: int, count: int, grid: tuple[int, int]
+) -> None:
+    assert pane_grid(width, height, count) == grid

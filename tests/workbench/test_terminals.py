@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from app.preferences import checked_keymap, refuse_terminal, theme_name
 from app.screens.box import BoxScreen
 from app.screens.fleet import FleetScreen
 from app.screens.too_small import TooSmallScreen, too_small
-from app.workbench import Workbench, checked_keymap, refuse_terminal, theme_name
+from app.workbench import Workbench
 from backends.errors import Refused, UsageError
 from tests.workbench import frozen
 from tests.workbench.stage import play

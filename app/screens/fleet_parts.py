@@ -1,0 +1,47 @@
+"""What the fleet screen works out from values: its grid, its header, its words when there is nothing."""
+
+from __future__ import annotations
+
+from backends.snapshots import BoxRow
+from widgets.ink import Line, Run, line
+from widgets.visible import visible
+
+LOWEST = 9
+"""Lines of a pane at least, frame included."""
+
+
+def pane_grid(width: int, height: int, count: int) -> tuple[int, int]:
+    """Columns of the grid, and lines of a pane, for ``count`` panes in ``width`` by ``height`` cells."""
+    columns = min(1 if width < 100 else 2 if width < 170 else 3, max(1, count))
+    rows = -(-max(1, count) // columns)
+    return columns, max(LOWEST, max(1, height) // min(rows, max(1, height // LOWEST)))
+
+
+def fleet_line(rows: tuple[BoxRow, ...], where: str, pattern: str) -> Line:
+    """Where one is, how many boxes there are, how many live, how many need a person."""
+    live = sum(row.live == "live" for row in rows)
+    needs = sum(bool(row.needs) for row in rows)
+    parts: list[Run | str] = [Run("cloche", "strong"), "  ", Run(visible(where), "accent")]
+    parts += [f"  {len(rows)} {'box' if len(rows) == 1 else 'boxes'}", f"  {live} live"]
+    if needs:
+        parts.append(Run(f"  {needs} need{'s' if needs == 1 else ''} you", "look strong"))
+    if pattern:
+        parts.append(Run(f"  /{visible(pattern)}", "accent"))
+    return line(*parts)
+
+
+def empty_words(read: bool, pattern: str, everywhere: bool) -> tuple[str, str]:
+    """What is said in place of boxes, and what to do about it."""
+    if not read:
+        return "reading the boxes…", ""
+    if pattern:
+        return f"no box matches “{pattern}”", "esc clears the filter"
+    if everywhere:
+        return "no boxes on this host", "n makes one"
+    return "no boxes in this repository", "n makes one  ·  a shows every repository"
+
+
+def searched(row: BoxRow) -> str:
+    """The text that the filter looks through, as it is shown."""
+    words = (row.name, row.state, row.tier, row.live, row.needs, row.last_line, row.repository, row.purpose)
+    return visible(" ".join(words)).casefold()

@@ -1,0 +1,38 @@
+"""What the tests of apply share: the call, and all of a source that a person would miss."""
+
+from __future__ import annotations
+
+from backends.gate.apply import apply
+from backends.snapshots import ApplyOutcome
+from tests import support
+from tests.gate.world import World, disk
+
+LINK = 0o120000
+BRANCH = "refs/heads/main"
+
+
+def run(
+    world: World, tree: str, *, squash: bool = False, scripted: bool = False, branch: str = BRANCH
+) -> ApplyOutcome:
+    return apply(
+        world.paths, world.source, world.snapshot(tree), branch=branch, who="me", squash=squash,
+        scripted=scripted, purpose="add a greeting", policy_digest="d" * 64,
+    )  # fmt: skip
+
+
+def state(world: World) -> tuple[str, str, str, dict[bytes, tuple[int, bytes]], bytes]:
+    """Everything of the source that a person would miss: refs, HEAD, status, files, index."""
+    return (
+        world.git("for-each-ref"),
+        world.git("rev-parse", "HEAD"),
+        world.status(),
+        disk(world.repo),
+        (world.repo / ".git" / "index").read_bytes(),
+    )
+
+
+def commit(world: World, files: dict[str, bytes], message: str = "meanwhile") -> str:
+    support.write_files(world.repo, files)
+    world.git("add", "-A")
+    world.git("commit", "-q", "-m", message)
+    return world.git("rev-parse", "HEAD")

@@ -5,12 +5,12 @@ Every other module asks here for a path, so that the layout is in one place.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from pathlib import Path
 from typing import NamedTuple
 
+from backends.digest import sha256
 from backends.errors import Refused
 
 
@@ -183,7 +183,7 @@ def _untrusted(path: Path, why: str, remedy: str) -> Refused:
 
 def socket_path(paths: BoxPaths) -> Path:
     """The keeper's socket, named by a hash: a socket's path is short (see ``backends.keeper.address``)."""
-    return runtime_dir() / (hashlib.sha256(os.fsencode(paths.root)).hexdigest()[:20] + ".sock")
+    return runtime_dir() / (sha256(os.fsencode(paths.root)).hexdigest()[:20] + ".sock")
 
 
 def repository_key(git_common_dir: Path) -> str:
@@ -193,4 +193,4 @@ def repository_key(git_common_dir: Path) -> str:
     readable = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name).strip(".-")[
         :32
     ]
-    return f"{readable or 'repository'}-{hashlib.sha256(os.fsencode(real)).hexdigest()[:10]}"
+    return f"{readable or 'repository'}-{sha256(os.fsencode(real)).hexdigest()[:10]}"

@@ -9,7 +9,7 @@ import time
 from typing import Any, NamedTuple
 
 from backends.boxes.layout import BoxPaths
-from backends.snapshots import ProcessId
+from backends.values import ProcessId
 
 
 class Liveness(NamedTuple):

@@ -7,11 +7,11 @@ counts from 1.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 
-from backends.snapshots import JournalRecord
+from backends.digest import sha256
+from backends.values import JournalRecord
 
 GENESIS = "0" * 64
 _FIELDS = frozenset({"seq", "time", "kind", "data", "prev", "hash"})
@@ -29,7 +29,7 @@ def canonical(value: object) -> bytes:
 
 def digest(text: bytes) -> str:
     """SHA-256 in hexadecimal."""
-    return hashlib.sha256(text).hexdigest()
+    return sha256(text).hexdigest()
 
 
 def link(

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from backends.errors import Busy, Refused
 from backends.evidence.chain import GENESIS, digest, link, parse, record_of
-from backends.snapshots import JournalRecord
+from backends.values import JournalRecord
 
 LOCK_PATIENCE = 5.0  # seconds; a writer holds the lock for microseconds, so this one is stopped or stuck
 _BLOCK = 65536

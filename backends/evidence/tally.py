@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from backends.snapshots import DenialRow, JournalRecord, NotObserved, Tally
+from backends.values import DenialRow, JournalRecord, NotObserved, Tally
 
 MAX_ROWS = 2000  # distinct refusals with a row of their own; what comes after is counted in "others"
 

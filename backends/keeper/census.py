@@ -11,7 +11,7 @@ import signal
 from typing import NamedTuple
 
 from backends.kernel import procfs
-from backends.snapshots import ProcessId
+from backends.values import ProcessId
 
 
 class Process(NamedTuple):

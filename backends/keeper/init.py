@@ -25,7 +25,7 @@ from backends.keeper.init_session import Spawn, Started
 from backends.kernel import procfs, rlimits, title
 from backends.kernel.rlimits import Limits
 from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, libc, prctl
-from backends.snapshots import Claim
+from backends.values import Claim
 
 _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
 _SIGINFO_CODE = 8

@@ -17,7 +17,7 @@ from typing import NamedTuple, NoReturn
 from backends.kernel import namespaces
 from backends.kernel.capabilities import CAPABILITY_SETS
 from backends.kernel.syscalls import syscall
-from backends.snapshots import Claim
+from backends.values import Claim
 
 PROVED, FAILED = "proved", "failed"
 PATIENCE = 10.0  # seconds for all proofs

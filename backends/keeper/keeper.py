@@ -27,8 +27,8 @@ from backends.keeper.sessions import Sessions
 from backends.keeper.state import Live, State
 from backends.kernel import cgroups
 from backends.kernel.seccomp import FilterSpec
-from backends.snapshots import Claim, ProcessId
 from backends.tiers.protocol import LaunchSpec, LiveBox
+from backends.values import Claim, ProcessId
 
 END_PATIENCE = 1.0  # seconds that init gets to end the tree itself before it is killed
 CENSUS_LIFE = 0.25  # seconds; a scan of /proc costs with every process of the host, and every pane asks

@@ -18,7 +18,7 @@ from backends.keeper.denials import Refusal
 from backends.keeper.log import Log
 from backends.keeper.loop import Loop, Timer
 from backends.policy.model import Resources
-from backends.snapshots import Enforcement, ProcessId
+from backends.values import Enforcement, ProcessId
 
 SLOW = 1.0  # seconds between looks at memory below half of the limit
 FAST = 0.1

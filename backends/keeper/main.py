@@ -27,8 +27,8 @@ from backends.keeper.state import State, identity
 from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, prctl
 from backends.policy import canonical
 from backends.policy.model import Policy
-from backends.snapshots import Claim
 from backends.tiers.protocol import LaunchSpec
+from backends.values import Claim
 
 if TYPE_CHECKING:
     from backends.kernel.seccomp import FilterSpec

@@ -16,7 +16,7 @@ from backends.evidence.journal import Journal
 from backends.evidence.tally import Projection
 from backends.keeper.log import Log
 from backends.keeper.loop import Loop, Timer
-from backends.snapshots import JournalRecord
+from backends.values import JournalRecord
 
 BATCH = 0.05  # seconds that a record may wait for others
 MAX_WAITING = 20_000  # records held while the journal cannot be written

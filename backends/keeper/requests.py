@@ -20,7 +20,7 @@ from backends.keeper.protocol import close_all
 from backends.keeper.server import Client, Request
 from backends.keeper.sessions import Answer
 from backends.policy.model import Policy
-from backends.snapshots import JournalRecord, ProcessId
+from backends.values import JournalRecord, ProcessId
 
 QUIET = 0.1  # seconds between two notices of the same kind to one subscriber
 DEFAULT_OUTPUT = 65536

@@ -13,7 +13,7 @@ from backends.keeper.relay import InPump, OutPump
 from backends.keeper.ring import Ring
 from backends.keeper.terminal import Terminal
 from backends.kernel import procfs
-from backends.snapshots import ProcessId
+from backends.values import ProcessId
 
 OUTPUT_BYTES = 64 * 1024  # kept of a running session's pipes
 OLD_OUTPUT_BYTES = 8 * 1024  # kept once it ended

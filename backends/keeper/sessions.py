@@ -23,7 +23,7 @@ from backends.keeper.relay import InPump, OutPump
 from backends.keeper.ring import Ring
 from backends.keeper.session import Owner, Session, Usage
 from backends.keeper.terminal import Terminal
-from backends.snapshots import ProcessId
+from backends.values import ProcessId
 
 MAX_LIVE = 512
 MAX_EXITED = 200  # kept for "sessions" and their last output; the journal knows the rest

@@ -15,8 +15,8 @@ from backends.boxes.manifest import Manifest, write_atomically
 from backends.evidence import journal
 from backends.keeper.recorder import Recorder
 from backends.kernel import procfs
-from backends.snapshots import Claim, ProcessId
 from backends.tiers.protocol import LiveBox
+from backends.values import Claim, ProcessId
 
 WHO = "keeper"
 

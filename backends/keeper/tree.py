@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from backends.keeper import census
 from backends.keeper.census import Census, Process
 from backends.keeper.loop import Loop
-from backends.snapshots import ProcessId
+from backends.values import ProcessId
 
 VARIABLE = "CLOCHE_SESSION"
 _MARK = b"\0" + VARIABLE.encode() + b"="

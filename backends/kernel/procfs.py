@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from backends.snapshots import ProcessId, ProcessRow
+from backends.values import ProcessId
+
+if TYPE_CHECKING:
+    from backends.snapshots import ProcessRow
 
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -126,6 +129,8 @@ def tree(
     CPU is measured against ``before``; ``sessions`` maps the pid of a session's first process to its number,
     which its descendants share. ``commands`` reads each argv, the costly part for long trees.
     """
+    from backends.snapshots import ProcessRow  # no keeper needs it
+
     root = now.stats.get(init.pid)
     if root is None or root.start != init.start:
         return ()

@@ -2,14 +2,14 @@
 
 Canonical JSON: keys sorted, no blanks, ASCII only (anything else as ``\\u`` escapes), whole numbers only, a
 final newline. The digest is the SHA-256 of exactly these bytes, so ``sha256sum policy.json`` prints it too.
-The keeper and every command read policies; this module therefore imports only json and hashlib.
+The keeper and every command read policies; this module therefore imports json and little else.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 
+from backends.digest import sha256
 from backends.errors import Refused
 from backends.policy.model import (
     POLICY_VERSION,
@@ -50,7 +50,7 @@ def _files(fs: FsPolicy) -> dict[str, object]:
 
 def digest(data: bytes) -> str:
     """The name of the policy that ``data`` holds: 64 hexadecimal digits of SHA-256."""
-    return hashlib.sha256(data).hexdigest()
+    return sha256(data).hexdigest()
 
 
 def decode(data: bytes) -> Policy:

@@ -21,10 +21,10 @@ from backends.keeper.init_protocol import Message
 from backends.kernel import capabilities, cgroups, landlock, namespaces, procfs, seccomp
 from backends.kernel.cgroups import Groups
 from backends.kernel.syscalls import PR_SET_DUMPABLE, prctl
-from backends.snapshots import ProcessId
 from backends.tiers import etc, root
 from backends.tiers.descriptors import keep_only
 from backends.tiers.root import BuildError, RootPlan
+from backends.values import ProcessId
 
 PATIENCE = 20.0  # seconds from the first fork to the boundary
 _BASE_FLAGS = (

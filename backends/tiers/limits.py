@@ -9,7 +9,7 @@ from backends.kernel import cgroups, rlimits
 from backends.kernel.cgroups import Groups
 from backends.kernel.rlimits import Limits
 from backends.policy.model import Resources
-from backends.snapshots import Enforcement
+from backends.values import Enforcement
 
 NOT_ENFORCED = "not enforced"
 

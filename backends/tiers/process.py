@@ -13,12 +13,12 @@ from backends.keeper.init_proofs import Promises
 from backends.kernel import cgroups, landlock, modes, mounts, namespaces, seccomp, shares, syscalls
 from backends.kernel.seccomp import FilterSpec
 from backends.policy.model import Policy
-from backends.snapshots import Enforcement
 from backends.tiers import etc, grants, launcher, limits, received, root
 from backends.tiers.limits import Held
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 from backends.tiers.remedies import remedy
 from backends.trees import inert
+from backends.values import Enforcement
 
 LANDLOCK_MINIMUM = 2  # below it, moving a file between folders is refused inside too
 LANDLOCK_HOST_NETWORK = 6  # abstract sockets of the host are in sight then; from here on they can be scoped

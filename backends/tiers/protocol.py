@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from backends.boxes.layout import BoxPaths
 from backends.policy.model import Policy
-from backends.snapshots import Enforcement, NotObserved, ProcessId
+from backends.values import Enforcement, NotObserved, ProcessId
 
 
 class Refusal(NamedTuple):

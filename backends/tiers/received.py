@@ -7,10 +7,10 @@ import os
 from backends.kernel import cgroups, landlock, mounts
 from backends.kernel.shares import Share
 from backends.policy.model import Policy
-from backends.snapshots import Enforcement, NotObserved
 from backends.tiers import etc, grants
 from backends.tiers.limits import Held
 from backends.tiers.protocol import LaunchSpec
+from backends.values import Enforcement, NotObserved
 
 
 def not_observed(policy: Policy, held: Held) -> tuple[NotObserved, ...]:

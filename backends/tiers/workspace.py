@@ -14,11 +14,11 @@ from backends.keeper.init import Settings
 from backends.kernel import procfs
 from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, prctl
 from backends.policy.model import Policy
-from backends.snapshots import Enforcement, NotObserved
 from backends.tiers import limits
 from backends.tiers.descriptors import keep_only
 from backends.tiers.limits import NOT_ENFORCED
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
+from backends.values import Enforcement, NotObserved
 
 UNCONFINED = "nothing confines the process: it runs as you"
 JOURNAL = "the journal and the keeper are within its reach: it can rewrite what they say"

@@ -7,7 +7,6 @@ repository nested in such a tree can name programs that Git would run (filters, 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -90,6 +89,8 @@ def executable() -> str:
 
     Raises ``Refused`` when there is none.
     """
+    import shutil  # with all its archive formats, and on the path of commands that start no Git
+
     mine = [part for part in os.environ.get("PATH", "").split(":") if part.startswith("/")]
     found = shutil.which("git", path=":".join([*mine, SYSTEM_PATH]))
     if not found:

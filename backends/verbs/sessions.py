@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import os
 import select
 import time
@@ -14,7 +14,7 @@ from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, NoSuchBox
 from backends.keeper import client as keepers
 from backends.keeper.client import KeeperClient
-from backends.snapshots import ProcessId
+from backends.values import ProcessId
 from backends.verbs.values import RunResult, SessionHandle, Streams, Terminal, own_environment
 
 BLOCK = 65536
@@ -254,7 +254,7 @@ def output(paths: BoxPaths, session: int | None, limit: int) -> bytes:
     if liveness.read(paths).kind != "live":
         return b""
     with keepers.connect(paths) as keeper:
-        return base64.b64decode(keeper.call("output", session=session, limit=limit)["data"])
+        return binascii.a2b_base64(keeper.call("output", session=session, limit=limit)["data"])
 
 
 def kill(paths: BoxPaths, process: ProcessId, signal: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from backends.snapshots import DiffStat
+if TYPE_CHECKING:
+    from backends.snapshots import DiffStat
 
 
 class Source(NamedTuple):

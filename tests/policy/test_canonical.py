@@ -165,7 +165,7 @@ def test_whatever_was_not_written_by_cloche_is_refused_by_name(data: bytes, name
     assert named in caught.value.why
 
 
-def test_reading_a_policy_imports_only_json_and_hashlib() -> None:
+def test_reading_a_policy_imports_little_but_json() -> None:
     code = (
         "import sys; before = set(sys.modules); import backends.policy.canonical;"
         "print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))"
@@ -183,6 +183,7 @@ def test_reading_a_policy_imports_only_json_and_hashlib() -> None:
         "socket",
         "glob",
         "difflib",
+        "hashlib",
     }
     assert not heavy & set(run.stdout.split())
-    assert {"json", "hashlib"} <= set(run.stdout.split())
+    assert "json" in run.stdout.split()

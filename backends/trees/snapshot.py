@@ -202,14 +202,8 @@ def walker_environment() -> dict[str, str]:
 
 
 def _import_path() -> str:
-    """Where the walker finds this project and the library of ignore rules; it starts with neither."""
-    from importlib.util import find_spec
-
-    places = [Path(__file__).parents[2]]
-    spec = find_spec("pathspec")
-    if spec is not None and spec.origin:
-        places.append(Path(spec.origin).parents[1])
-    return os.pathsep.join(dict.fromkeys(map(str, places)))
+    """Where the walker, which starts isolated, finds this project."""
+    return str(Path(__file__).parents[2])
 
 
 NEXT_STEPS = {

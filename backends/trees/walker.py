@@ -29,6 +29,7 @@ FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 CHUNK = 1 << 20
 WHOLE = 16 << 20  # bytes; larger files are streamed, and must not shrink meanwhile
+RULES_SHARE = 6  # the rules of .gitignore files get one part in so many of the walk's time
 KEPT = 1000  # skipped paths and findings that are kept by name; further ones are counted
 
 KINDS = {
@@ -65,6 +66,8 @@ class Walk:
         self.cache = cache
         self.out = out
         self.deadline = time.monotonic() + limits["seconds"]
+        self.patience = ignore.Patience(limits["seconds"] / RULES_SHARE)
+        self.ruled = True  # until the rules have used up their time
         self.records: list[tuple[bytes, bytes]] = []
         self.skipped: list[tuple[bytes, str]] = []
         self.findings: list[tuple[str, bytes, str]] = []
@@ -129,7 +132,15 @@ class Walk:
                 entries.append((name, entry))
         if names.is_embedded(telling):
             self.find(
-                "embedded-repository", prefix.rstrip(b"/") or b".", "Git reads this folder as a repository"
+                "embedded-repository",
+                prefix.rstrip(b"/") or b".",
+                "Git reads this folder as a repository"
+                # At the root the inert .git comes first, until the files are somewhere else.
+                + (
+                    "; one that you or your prompt start in it obeys it"
+                    if prefix
+                    else " where it has no .git"
+                ),
             )
         for name, entry in entries:
             path = prefix + name
@@ -137,7 +148,10 @@ class Walk:
                 continue
             if names.is_dotgit(name):
                 self.find(
-                    "nested-repository", path, "this name is .git to Git or to a file system; it was not read"
+                    "nested-repository",
+                    path,
+                    "this name is .git to Git or to a file system; it was not read, but a Git that you or"
+                    " your prompt start beside it obeys it",
                 )
                 continue
             if len(path) > names.LONGEST_PATH:
@@ -170,7 +184,7 @@ class Walk:
         is_folder = stat.S_ISDIR(status.st_mode)
         base = self.tracked.get(path)
         holds_tracked = is_folder and path in self.folders_with_tracked
-        if base is None and (ignored or rules.levels) and (ignored or rules.ignores(path, is_folder)):
+        if base is None and (ignored or rules.levels) and (ignored or self.ignores(rules, path, is_folder)):
             if not holds_tracked:
                 self.ignored += 1
                 return
@@ -218,6 +232,8 @@ class Walk:
 
     def ignore_file(self, fd: int, prefix: bytes, rules: ignore.Rules) -> ignore.Rules:
         path = prefix + b".gitignore"
+        if not self.ruled:
+            return rules
         try:
             opened = os.open(b".gitignore", FILE_FLAGS, dir_fd=fd)
         except OSError:
@@ -231,12 +247,32 @@ class Walk:
             if status.st_size > ignore.LARGEST:
                 self.find("ignore-rules", path, f"larger than {ignore.LARGEST} bytes: its rules are not used")
                 return rules
-            added = ignore.add(rules, prefix, b"".join(chunks(opened, ignore.LARGEST)))
+            added = ignore.add(rules, prefix, b"".join(chunks(opened, ignore.LARGEST)), self.patience)
+        except ignore.TooSlow:
+            self.end_rules(path)
+            return rules
         finally:
             os.close(opened)
         for line in added.bad:
-            self.find("ignore-rules", path, f"not a pattern: {line[:200]}")
+            self.find("ignore-rules", path, f"not a pattern: {text(line[:200])}")
         return added
+
+    def ignores(self, rules: ignore.Rules, path: bytes, is_folder: bool) -> bool:
+        if not self.ruled:
+            return False
+        try:
+            return rules.ignores(path, is_folder, self.patience)
+        except ignore.TooSlow:
+            self.end_rules(path)
+            return False
+
+    def end_rules(self, path: bytes) -> None:
+        """From here on all that is untracked is carried: more to look at, and nothing hidden."""
+        self.ruled = False
+        seconds = self.limits["seconds"] / RULES_SHARE
+        self.find(
+            "ignore-rules", path, f"rules took more than {seconds:g} seconds: from here on none is used"
+        )
 
     # -- contents -------------------------------------------------------------------------------------
 
@@ -322,7 +358,6 @@ def main(job: dict[str, Any]) -> int:
 
     tracked = parse_listing(whole(job["listing"]))
     cache = statcache.parse(whole(job["cache"])) if job["cache"] is not None else {}
-    ignore.warm_up()
     report: dict[str, Any] = {"confined": ""}
     try:
         memory = (4 << 30) + 4 * job["limits"]["file_size"]

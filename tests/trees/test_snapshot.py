@@ -260,8 +260,7 @@ def test_nested_repositories_are_findings_and_are_not_read(box: Box, name: str) 
 
 
 def test_only_the_exact_mount_point_is_passed_over(box: Box) -> None:
-    (box.tree / ".git").chmod(0o755)
-    put(box, b".git/config", b"[core]\n")
+    put(box, b".git/other", b"[core]\n")
     put(box, b".GIT/config", b"[core]\n")
     taken = box.snapshot()
     assert [one.path for one in taken.findings] == [b".GIT"]

@@ -64,7 +64,7 @@ class Diff(NamedTuple):
     tree: str  # tree id
     changes: tuple[FileChange, ...]
     patch: bytes
-    skipped: tuple[tuple[bytes, str], ...]  # paths that could not be read, with the reason
+    skipped: tuple[tuple[bytes, str], ...]  # what was not read, or is a repository to a Git there; the reason
 
 
 class SessionRow(NamedTuple):

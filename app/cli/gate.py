@@ -28,7 +28,7 @@ def diff(context: Context, args: argparse.Namespace) -> int:
         )
         return 0
     for path, why in found.skipped:
-        context.note(f"not read: {path.decode('utf-8', 'surrogateescape')}: {why}")
+        context.note(f"look at {path.decode('utf-8', 'surrogateescape')}: {why}")
     if args.stat:
         context.rows(
             ("", "+", "-", "PATH"),

@@ -23,6 +23,8 @@ from backends.verbs import passage, records
 
 FREEZE_LIMIT = 2.0  # seconds that a keeper may take to stop a box for the reader
 EXACT = Limits()
+# Findings that matter before anything is taken: a Git that a person starts there obeys what the box wrote.
+REPOSITORIES = ("nested-repository", "embedded-repository")
 GLANCE = Limits(settle=0.1)  # trusts the change time of what was written a moment ago
 
 
@@ -75,11 +77,15 @@ def live_diff(paths: BoxPaths, *, still: bool = True) -> Diff:
             taken = _snapshot(paths, manifest)
     else:
         taken = _snapshot(paths, manifest, GLANCE)
-    return diffs.diff(paths, manifest.base, manifest.base_tree, taken.tree, taken.skipped)
+    told = ((one.path, one.text) for one in taken.findings if one.kind in REPOSITORIES)
+    return diffs.diff(paths, manifest.base, manifest.base_tree, taken.tree, (*taken.skipped, *told))
 
 
 def _frozen_diff(paths: BoxPaths, snapshot: dict[str, Any]) -> Diff:
     skipped = tuple((_bytes(path), str(why)) for path, why in snapshot.get("skipped", []))
+    skipped += tuple(
+        (_bytes(path), str(why)) for kind, path, why in snapshot.get("findings", []) if kind in REPOSITORIES
+    )
     return diffs.diff(paths, snapshot["base"], snapshot["base_tree"], snapshot["id"], skipped)
 
 

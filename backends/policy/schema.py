@@ -86,7 +86,8 @@ KEYS: tuple[Key, ...] = (
         "debug",
         "flag",
         False,
-        "Permits ptrace between the box's own processes, for strace and debuggers.",
+        "Permits ptrace between the box's own processes, for strace and debuggers. Without it, too, they can"
+        " read each other's memory.",
         LESS,
     ),
     Key(

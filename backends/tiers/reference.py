@@ -57,12 +57,12 @@ first namespace only while the box is built. Started by you, it runs as your uid
 
 | place | what it is |
 |---|---|
-| `/work` | the tree; `.git` in it is the box's private repository, which on disk lies elsewhere |
+| `/work` | the tree; `.git` in it is the box's private repository, which on disk lies elsewhere (below) |
 | `/home/box` | the box's own home folder, kept between launches |
 | `/tmp`, `/var/tmp` | one private tmpfs, `resources.tmp` |
 | `/dev/shm` | a private tmpfs, `resources.shm` |
 | `/run` | a private tmpfs of 16 MiB |
-| `/proc` | a fresh one: the box's own processes; kernel tables masked, `/proc/sys` read-only |
+| `/proc` | a fresh one: the box's own processes; kernel tables masked, `sys` and `pressure` read-only |
 | `/dev` | `null zero full random urandom tty`, and terminals of the box's own devpts |
 | `/etc` | made for the box: passwd, group, hosts, hostname, nsswitch.conf, resolv.conf; more by grant |
 | `/sys` | absent |
@@ -74,6 +74,24 @@ for that reason: an overlay has inodes of its own, on which nobody listens, also
 later. A write grant is a real bind; it is refused while a host process listens anywhere below it, and a
 socket that is bound there later is reachable. Abstract sockets are closed off by the network namespace and by
 Landlock's scope.
+
+### Git on the host, in a box's files
+
+On disk, `.git` in the tree is a repository of nothing that the host owns. A Git that your prompt or editor
+starts anywhere in the tree finds it, says `On branch box`, and looks no further: not at the tree's root as a
+bare repository, not at folders above. What it does not cover is a folder in which the box made a repository
+of its own (`sub/.git`, or `HEAD`, `objects` and `refs` in `sub`): Git obeys the nearest one, and its
+configuration can name programs. The same holds for the box's folders `home` and `repo` beside the tree.
+`cloche diff` and `cloche propose` name such folders in the tree, and the gate refuses them.
+Set `git config --global safe.bareRepository explicit`, and look at a box's files with `cloche diff`, which
+starts no Git in them.
+
+### Between processes of a box
+
+All sessions of a box trust each other: they run as one user, see each other in `/proc`, and read and write
+each other's memory through `/proc/PID/mem`, with `debug = false` too. `debug = true` adds the debuggers'
+calls. So an agent can read what you type into a program of `cloche shell` in its box: type no password there.
+Only the box's init is closed to them: its memory, descriptors, signals, limits and priority.
 
 ### Limits
 
@@ -87,6 +105,11 @@ Landlock's scope.
 
 Where memory runs out the kernel ends a session's process and not the box's init.
 
+What the kernel counts for a user as a whole, a box gets a share of: a quarter of the inotify instances and
+watches, of the queued signals and of the bytes in POSIX message queues; half of the hard limit of open files,
+so that descriptors in flight leave you room; 256 terminals. System V memory is bounded by `resources.shm`
+(Linux 6.9; the row `shares` of `cloche status` says what an older kernel does not hold).
+
 ### What is not counted
 
 Refusals are counted where the filter can ask: refused calls and sockets, opens as `observe` says, connect(2),
@@ -99,7 +122,13 @@ counted. The first exec of a session started by an unprivileged keeper is told b
   (`chromium --no-sandbox`).
 - No set-user-id or set-group-id bit can be left on a file.
 - `openat2` and `clone3` say that they do not exist; programs and libraries fall back.
-- io_uring is refused; programs fall back to epoll.
+- io_uring and the older `io_setup` are refused; programs fall back to epoll and threads.
+- Memory is not placed on NUMA nodes (`mbind`, `set_mempolicy`, `move_pages`), and `renice -u` is
+  refused.
+- Started by you, a box shares with you what the kernel counts by user and lets nobody divide: pipe buffers
+  (`fs.pipe-user-pages-soft`), epoll watches, and descriptors in flight against programs with a soft limit of
+  1024 open files. A box that uses these up makes your programs slow or fail until it is stopped; started by
+  root, a box has a user of its own. Any box can start `sync`, which is the host's.
 - Extended views of the kernel (`/sys`, perf, BPF) are absent.
 - A folder with another file system mounted below it is granted entry by entry, as it is at launch: a name
   that the host makes in it later does not appear.

@@ -59,8 +59,10 @@ def test_a_program_that_nobody_may_read_is_observed_too(watched: Box) -> None:
 def test_copied_memory_is_that_of_the_process_that_was_opened(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def closed(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        if path.endswith("/mem"):
+    def closed(
+        path: str | os.PathLike[str], flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
+        if os.fspath(path).endswith("/mem"):
             raise PermissionError
         return real(path, flags, mode, dir_fd=dir_fd)
 

@@ -93,9 +93,10 @@ def load(paths: BoxPaths) -> Manifest:
     return parse(paths, data)
 
 
-def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
+def write_atomically(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
     """Write ``data`` so that a crash leaves the old file or the new one: temp, fsync, rename, fsync.
 
+    Without ``durable`` that holds for a crash of this process, not for one of the host.
     The temporary name is fixed, so that a crash leaves at most one of it: writers hold the box's lock.
     """
     temporary = path.with_name(path.name + ".tmp")
@@ -104,13 +105,16 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
-        os.fsync(fd)
+        if durable:
+            os.fsync(fd)
     except BaseException:
         temporary.unlink()
         raise
     finally:
         os.close(fd)
     temporary.rename(path)
+    if not durable:
+        return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
@@ -118,8 +122,8 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600) -> None:
         os.close(folder)
 
 
-def save(paths: BoxPaths, manifest: Manifest) -> None:
-    """Replace the manifest. The caller holds the box's lock."""
+def save(paths: BoxPaths, manifest: Manifest, *, durable: bool = True) -> None:
+    """Replace the manifest. The caller holds the lock, and saves again what it did not save for good."""
     value = {"version": VERSION, **manifest._asdict()}
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
-    write_atomically(paths.manifest, text.encode())
+    write_atomically(paths.manifest, text.encode(), durable=durable)

@@ -350,7 +350,7 @@ class Keeper:
         self.recorder.flush(sync=True)
         self.live.end(self._why)
         if self.live.facts:
-            self.state.anchor()
+            self.state.save()
 
 
 def _usage(message: Mapping[str, object]) -> Usage | None:

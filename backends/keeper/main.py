@@ -1,7 +1,11 @@
-"""Starting a keeper: alone, detached, with the box's lock; launch, prove, then serve until the end."""
+"""Starting a keeper: alone, detached, with the box's lock; launch, prove, then serve until the end.
+
+What serves is imported after the launch: init, forked from a small process, proves its claims meanwhile.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -18,20 +22,18 @@ from backends.boxes.layout import BoxPaths, socket_path
 from backends.boxes.manifest import Manifest
 from backends.errors import ClocheError, Refused
 from backends.keeper import protocol
-from backends.keeper.keeper import Keeper
 from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop
-from backends.keeper.requests import Requests
-from backends.keeper.server import Server
-from backends.keeper.state import State, identity
 from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, prctl
 from backends.policy import canonical
 from backends.policy.model import Policy
 from backends.tiers.protocol import LaunchSpec
-from backends.values import Claim
 
 if TYPE_CHECKING:
+    from backends.keeper.requests import Requests
+    from backends.keeper.server import Server
     from backends.kernel.seccomp import FilterSpec
+    from backends.values import Claim
 
 LINGER = 300.0  # seconds after the last process of the box ended
 LINGER_VARIABLE = "CLOCHE_LINGER"
@@ -175,13 +177,17 @@ class _Serving:
             paths, policy, paths.name, manifest.payload_uid, manifest.payload_gid, manifest.detached
         )
         box = tier.launch(spec)
+        gc.disable()  # until the box is ready: collecting while modules load finds nothing
+        from backends.keeper.keeper import Keeper
+        from backends.keeper.state import State
+
         self._keeper = Keeper(
             loop,
             log,
             spec,
             box,
             _filter_spec(policy) if box.notify is not None else None,
-            lambda recorder: State(paths, manifest, recorder),
+            lambda recorder: State(loop, paths, manifest, recorder),
             confined=tier.confined,
             linger=float(os.environ.get(LINGER_VARIABLE) or LINGER),
             disk_base=earlier if isinstance(earlier, int) else None,
@@ -189,6 +195,7 @@ class _Serving:
         )
         self._keeper.ended.append(self._ended)
         self._patience = loop.later(READY_PATIENCE, self._not_ready)
+        loop.later(0.0, _prepare)
 
     def run(self) -> None:
         """Serve until the box has ended; raises what kept it from becoming ready."""
@@ -222,13 +229,17 @@ class _Serving:
 
     def _open(self, claims: tuple[Claim, ...]) -> None:
         """The box keeps its promises: write down what holds, and let clients in."""
+        from backends.keeper.requests import Requests
+        from backends.keeper.server import Server
+        from backends.keeper.state import identity
+
         keeper = self._keeper
         path = os.fspath(socket_path(self._paths))
         self._requests = Requests(keeper)
         self._server = Server(self._loop, path, self._log, self._requests.handle)
         keeper.live.begin(identity(os.getpid()), keeper.box, claims, path, {"disk_base": keeper.limits.base})
         facts = keeper.live.facts
-        keeper.recorder.now(
+        keeper.recorder.note(
             "launch",
             {
                 "proofs": facts["claims"],
@@ -241,6 +252,8 @@ class _Serving:
         )
         keeper.begin(self._person)
         self._starter.tell(None)
+        gc.freeze()
+        gc.enable()
 
     def _ended(self) -> None:
         """Nothing of the box is left: answer who waits for that, then go.
@@ -261,6 +274,11 @@ class _Serving:
         if self._server is not None:
             self._server.close()
         self._loop.stop()
+
+
+def _prepare() -> None:
+    """Import what the first request takes, while init is at work and nobody waits for us."""
+    from backends.keeper import requests, server  # noqa: F401
 
 
 def _filter_spec(policy: Policy) -> FilterSpec:

@@ -60,11 +60,6 @@ class Recorder:
         if self._timer is None:
             self._timer = self._loop.later(BATCH, self.flush)
 
-    def now(self, kind: str, data: Mapping[str, object]) -> None:
-        """Write a record, after those that wait, before this returns."""
-        self.note(kind, data)
-        self.flush(sync=True)
-
     def flush(self, *, sync: bool = False) -> None:
         """Write what waits. A journal that cannot be written keeps it waiting."""
         if self._timer is not None:

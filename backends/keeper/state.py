@@ -13,18 +13,26 @@ from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import IDLE, RUNNING, legal
 from backends.boxes.manifest import Manifest, write_atomically
 from backends.evidence import journal
+from backends.keeper.loop import Loop, Timer
 from backends.keeper.recorder import Recorder
 from backends.kernel import procfs
 from backends.tiers.protocol import LiveBox
 from backends.values import Claim, ProcessId
 
 WHO = "keeper"
+MOMENT = 0.05  # seconds from a change of state to the disk
 
 
 class State:
-    """Running while the box has a process, idle when none is left; journalled, then saved in the manifest."""
+    """Running while the box has a process, idle when none is left; journalled, then saved in the manifest.
 
-    def __init__(self, paths: BoxPaths, manifest: Manifest, recorder: Recorder) -> None:
+    Everybody sees a change at once. That it is on the disk with the journal's end as its anchor, which takes
+    time, comes a moment later: no command is kept waiting by it, and a short one's two changes take one turn.
+    """
+
+    def __init__(self, loop: Loop, paths: BoxPaths, manifest: Manifest, recorder: Recorder) -> None:
+        self._loop = loop
+        self._timer: Timer | None = None
         self._paths = paths
         self._manifest = manifest
         self._recorder = recorder
@@ -44,13 +52,21 @@ class State:
         source = self.now
         if source == target or not legal(source, target):
             return
-        self._recorder.now("transition", {"from": source, "to": target, "who": WHO, "why": why})
-        self.anchor(state=target)
+        self._recorder.note("transition", {"from": source, "to": target, "who": WHO, "why": why})
+        self._recorder.flush()
+        self._manifest = self._manifest._replace(state=target)
+        manifests.save(self._paths, self._manifest, durable=False)
+        if self._timer is None:
+            self._timer = self._loop.later(MOMENT, self.save)
 
-    def anchor(self, **fields: Any) -> None:
+    def save(self) -> None:
         """Save the manifest with the journal's present end as its anchor: a cut tail shows (rule S19)."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._recorder.flush(sync=True)
         count, head = journal.head(self._paths.journal)
-        self._manifest = self._manifest._replace(journal={"count": count, "head": head}, **fields)
+        self._manifest = self._manifest._replace(journal={"count": count, "head": head})
         manifests.save(self._paths, self._manifest)
 
 
@@ -107,4 +123,6 @@ class Live:
         return self._facts
 
     def _write(self) -> None:
-        write_atomically(self._paths.live, json.dumps(self._facts, sort_keys=True, indent=1).encode() + b"\n")
+        text = json.dumps(self._facts, sort_keys=True, indent=1).encode() + b"\n"
+        # After a crash of the host no box lives, whatever this file says.
+        write_atomically(self._paths.live, text, durable=False)

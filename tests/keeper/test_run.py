@@ -203,6 +203,9 @@ def test_state_is_running_with_a_process_and_idle_without(box: BoxPaths, keeper:
     assert manifest.load(box).state == "idle"
     moves = [(one["from"], one["to"]) for one in boxes.records(box, "transition")]
     assert moves == [("created", "running"), ("running", "idle")]
+    wait_until(
+        lambda: (manifest.load(box).journal or {}).get("count", 0) >= 4, "the end is anchored", timeout=1
+    )
 
 
 def test_the_journal_tells_start_and_exit_with_secrets_taken_out(box: BoxPaths, keeper: KeeperClient) -> None:

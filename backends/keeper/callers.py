@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from backends.evidence.redact import redact_argv
+from backends.keeper.words import redacted
 
 LIFE = 1.0  # seconds; a pid is hardly reused within, and only a tally's words would be wrong
 MAX_REMEMBERED = 2048
@@ -66,7 +66,7 @@ def command_line(pid: int) -> tuple[str, ...]:
     """The redacted argv of a process, empty when it has none or is gone."""
     words = _file(f"/proc/{pid}/cmdline").rstrip(b"\0").split(b"\0")
     argv = [word.decode("utf-8", "surrogateescape") for word in words[:32]]
-    return redact_argv(argv) if argv[0] else ()
+    return redacted(argv) if argv[0] else ()
 
 
 def _file(path: str) -> bytes:

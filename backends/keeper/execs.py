@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from backends.evidence.redact import redact_argv
 from backends.keeper.budget import Budget, Losses
 from backends.keeper.callers import Caller, command_line
 from backends.keeper.loop import Loop, Timer
+from backends.keeper.words import redacted
 
 MAX_PIDS = 8192  # processes that are remembered at a time
 PATIENCE = 0.03  # seconds after which an exec that could not be read is looked at by what then runs
@@ -58,7 +58,7 @@ class Execs:
         self.catch_up(caller)
         if caller.parent == self._init:
             self._started(caller.pid)
-        self._write(caller, path, redact_argv(words))
+        self._write(caller, path, redacted(words))
 
     def unread(self, caller: Caller) -> None:
         """A process executes something and has its memory closed to us: tell it by what runs then."""

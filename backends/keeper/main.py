@@ -252,8 +252,7 @@ class _Serving:
         )
         keeper.begin(self._person)
         self._starter.tell(None)
-        gc.freeze()
-        gc.enable()
+        self._loop.later(0.0, _settle_down)
 
     def _ended(self) -> None:
         """Nothing of the box is left: answer who waits for that, then go.
@@ -279,6 +278,15 @@ class _Serving:
 def _prepare() -> None:
     """Import what the first request takes, while init is at work and nobody waits for us."""
     from backends.keeper import requests, server  # noqa: F401
+
+
+def _settle_down() -> None:
+    """What is better done before the first command than in it."""
+    from backends.keeper import words
+
+    words.load()
+    gc.freeze()
+    gc.enable()
 
 
 def _filter_spec(policy: Policy) -> FilterSpec:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from backends.errors import Busy, ClocheError, NoSuchBox, Refused, UsageError
-from backends.evidence.redact import redact_argv
 from backends.keeper import census, tree
 from backends.keeper.census import Census, Process
 from backends.keeper.denials import Refusal
@@ -23,6 +22,7 @@ from backends.keeper.relay import InPump, OutPump
 from backends.keeper.ring import Ring
 from backends.keeper.session import Owner, Session, Usage
 from backends.keeper.terminal import Terminal
+from backends.keeper.words import redacted
 from backends.values import ProcessId
 
 MAX_LIVE = 512
@@ -136,7 +136,7 @@ class Sessions:
                 "wait for some to end: cloche ps",
                 code="too-many-sessions",
             )
-        session = Session(self._loop, self._next, redact_argv(argv), pty=pty, finished=self._session_ended)
+        session = Session(self._loop, self._next, redacted(argv), pty=pty, finished=self._session_ended)
         self._next += 1
         self.all[session.id] = session
         return session

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from backends.kernel import cgroups
 from tests import support
 
 NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
@@ -154,6 +155,13 @@ def project_refs() -> list[str]:
     return done.stdout.split() if done.returncode == 0 else []
 
 
+def end_killed_probes() -> None:
+    """Take away the groups of probes whose workbench a test killed: a later box would, after ten minutes."""
+    for path in box_groups() - _groups_before:
+        if Path(path).name.startswith("cloche-probe-"):
+            cgroups.remove((path,))
+
+
 def box_groups() -> set[str]:
     """Control groups of boxes that hold no process; a live box's is not empty."""
     found = set()
@@ -186,6 +194,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not is_controller(session.config):
         return
     left = [f"ref {name} in the project's own repository" for name in project_refs()]
+    end_killed_probes()
     try:
         support.wait_until(lambda: not box_groups() - _groups_before, "no control group is left", timeout=5)
     except AssertionError:

@@ -205,8 +205,10 @@ def test_an_unconfined_box_says_so_wherever_its_evidence_is_shown(cli: Cli, repo
     new = cli("new", "w", "--tier", "workspace")
     assert cli("run", "w", "--", "sh", "-c", "echo x > x").code == 0
     said = [new.err, cli("ls").out, cli("status", "w").out, cli("ps", "w").err, cli("denials", "w").err]
-    said += [cli("log", "w").err, cli("diff", "w").err, cli("propose", "w").err]
-    said += [cli("export", "w", "--out", str(repo.parent / "out")).err]
+    for words in (["log"], ["diff"], ["propose"], ["export", "--out", str(repo.parent / "out")]):
+        done = cli(words[0], "w", *words[1:])
+        assert done.code == 0, done.err
+        said.append(done.err)
     said += [(repo.parent / "out" / "report.md").read_text()]
     for text in said:
         assert "unconfined" in text or "nothing confines" in text or "confines nothing" in text, text

@@ -48,7 +48,8 @@ def apply(
     quarantine = _quarantine(paths, source)
     tip = _tip(source, branch, paths)
     _same_base(quarantine, snapshot)
-    require([*checks, *run_checks(quarantine, snapshot.base_tree, snapshot.id)], "apply")
+    rows = (*checks, *run_checks(quarantine, snapshot.base_tree, snapshot.id))
+    require(tuple(dict.fromkeys(rows)), "apply", paths.name)  # what both found is said once
     settings = configuration.read(source)
     identity = configuration.identity(settings)
     message, merge_message = _messages(paths, snapshot, purpose, policy_digest, who if scripted else "")
@@ -72,7 +73,7 @@ def apply(
         )
     if result.tree != snapshot.id:
         # Two harmless halves can make a hostile whole: a HEAD from one side, objects and refs from the other.
-        require(run_checks(quarantine, tip_tree, result.tree), "apply")
+        require(run_checks(quarantine, tip_tree, result.tree), "apply", paths.name)
     facts: dict[str, object] = {
         "branch": branch, "old": tip, "new": result.commit, "mode": result.mode, "who": who,
         "scripted": scripted, "snapshot": snapshot.id, "tree": result.tree,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from backends.errors import Refused
 from backends.evidence.visible import hidden, name_of, text_of
-from backends.gate import content
+from backends.gate import content, installs
 from backends.gate.objects import FOLDER, GITLINK, Entry, contents, listing, sizes
 from backends.gate.rows import REFUSED, WARNED, Rows
 from backends.gate.settings import changed_settings
@@ -80,8 +80,11 @@ def refusals(rows: Iterable[CheckRow]) -> tuple[CheckRow, ...]:
     return tuple(row for row in rows if row.verdict == REFUSED)
 
 
-def require(rows: Sequence[CheckRow], act: str) -> None:
-    """Raise ``Refused`` naming every path that a check refused (the first ten), nothing when none did."""
+def require(rows: Sequence[CheckRow], act: str, box: str = "BOX") -> None:
+    """Raise ``Refused`` naming every path that a check refused (the first ten), nothing when none did.
+
+    ``box`` is how the proposed commands name the box.
+    """
     refused = refusals(rows)
     if not refused:
         return
@@ -91,7 +94,7 @@ def require(rows: Sequence[CheckRow], act: str) -> None:
     raise Refused(
         f"the gate refuses to {act} this proposal",
         "; ".join(said),
-        "take it back (cloche reopen BOX), remove or rename these in the box, then propose again",
+        f"cloche reopen {box}, remove or rename these in the box, then cloche propose {box}",
         code="gate-refused",
     )
 
@@ -175,6 +178,10 @@ def _check_file(rows: Rows, change: _Change, blobs: dict[str, bytes]) -> None:
     kinds = {watch.check for watch in watched(path)}
     if name == "package.json":
         for said in changed_settings(name, old, new):
+            rows.add("package-script", WARNED, said[:500], path)
+    if installs.is_lock(name) and change.new is not None and change.is_file(change.new):
+        unread = new is None and ("is too large to be searched for packages that run programs",)
+        for said in unread or installs.new_scripts(name, old, new):
             rows.add("package-script", WARNED, said[:500], path)
     for check in sorted(kinds & {"policy", "agent-config"}):
         for said in changed_settings(name, old, new):

@@ -44,7 +44,7 @@ def export(
     refuses, when ``out`` holds anything and ``force`` is not given, when the policy or the journal of the box
     is not what it was. The receipt is written last: a folder without it is no export.
     """
-    require(review.checks, "export")
+    require(review.checks, "export", review.row.name)
     _same_proposal(review)
     policy = _policy(paths, review.policy_digest)
     reached = _journal(paths, anchor)

@@ -62,7 +62,14 @@ def _scripts(settings: dict[str, str]) -> dict[str, str]:
 
 def _is_lifecycle(key: str) -> bool:
     head, _, name = key.partition(".")
-    return (head == "scripts" and name in LIFECYCLE) or head == "simple-git-hooks" or head == "husky"
+    if head == "scripts":
+        return name in LIFECYCLE
+    # The others name hooks, or packages whose own scripts are let run (bun, pnpm, yarn).
+    return (
+        head in ("simple-git-hooks", "husky", "trustedDependencies")
+        or key.startswith("pnpm.onlyBuiltDependencies")
+        or (head == "dependenciesMeta" and key.endswith(".built"))
+    )
 
 
 def _flat(value: object, prefix: str = "") -> dict[str, str]:

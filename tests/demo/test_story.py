@@ -41,6 +41,8 @@ def test_the_story_shows_trees_refusals_and_diffs_and_then_goes_away(story: Done
     bump = section(story.out, "bump-label")
     assert "node setup.js" in bump, "the report shows the script that nobody typed"
     assert "/etc/shadow" in bump
+    warned = "package-lock.json: node_modules/plant-label runs a program when it is installed"
+    assert f"warn: {warned}" in bump and f"warn    package-script  {warned}" in bump
     changed = [line for line in bump.splitlines() if line.startswith("diff --git")]
     assert {line.rpartition(" b/")[2] for line in changed} == {"package.json", "package-lock.json"}
 

@@ -247,3 +247,14 @@ def test_the_gate_holds_twice_fsck_at_import_names_the_reason(
     assert caught.value.code == "fsck"
     assert not list((world.repo / ".git" / "objects" / "pack").iterdir())
     assert not list(world.paths.root.glob("apply-*"))
+
+
+def test_what_a_check_refused_is_said_once_and_the_way_on_names_the_box(world: World) -> None:
+    tree = world.changed({b"leak": (LINK, b"/etc/passwd")})
+    with pytest.raises(Refused) as caught:
+        apply(
+            world.paths, world.source, world.snapshot(tree), branch=BRANCH, who="me",
+            checks=world.checks(tree),
+        )  # fmt: skip
+    assert caught.value.why.count("leak") == 1
+    assert "cloche reopen box" in caught.value.next_step

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from backends.errors import Refused
@@ -278,6 +280,75 @@ def test_an_install_script_of_a_package_is_shown(world: World) -> None:
     )
     assert [(r.path, r.reason) for r in rows if r.id == "package-script"] == [
         (b"package.json", 'scripts.postinstall: absent -> "node a.js"')
+    ]
+
+
+def _npm_lock(**packages: dict[str, object]) -> bytes:
+    named = {f"node_modules/{name}": entry for name, entry in packages.items()}
+    return json.dumps({"lockfileVersion": 3, "packages": {"": {"name": "x"}, **named}}).encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        (
+            b"package-lock.json",
+            _npm_lock(left={"version": "1.0.0"}),
+            _npm_lock(left={"version": "1.0.1", "hasInstallScript": True}),
+            ["node_modules/left runs a program when it is installed (hasInstallScript)"],
+        ),
+        (
+            b"npm-shrinkwrap.json",
+            _npm_lock(left={"version": "1.0.0", "hasInstallScript": True}),
+            _npm_lock(left={"version": "1.0.1", "hasInstallScript": True}),
+            [
+                "node_modules/left runs a program when it is installed (hasInstallScript), "
+                "from another release than before"
+            ],
+        ),
+        (
+            b"package-lock.json",
+            _npm_lock(left={"version": "1", "hasInstallScript": True}),
+            _npm_lock(left={"version": "1", "hasInstallScript": True}, plain={"version": "1"}),
+            [],
+        ),
+        (
+            b"package-lock.json",
+            b"{}",
+            b"{",
+            ["cannot be read, so install scripts of its packages are not known"],
+        ),
+        (
+            b"pnpm-lock.yaml",
+            b"packages:\n\n  /a@1.0.0:\n    dev: true\n    requiresBuild: true\n",
+            b"packages:\n\n  /a@1.0.0:\n    requiresBuild: true\n    dev: true\n\n"
+            b"  '@s/b@2.0.0':\n    resolution: {integrity: x}\n    requiresBuild: true # for the addon\n"
+            b"  /c@1.0.0:\n    requiresBuild: false\n",
+            ["@s/b@2.0.0 runs a program when it is installed (requiresBuild)"],
+        ),
+        (b"Cargo.lock", b"x", b"requiresBuild: true\n", []),
+    ],
+)
+def test_a_lock_file_that_lets_a_package_run_a_program_is_shown(
+    world: World, name: bytes, old: bytes, new: bytes, said: list[str]
+) -> None:
+    _rebased(world, {b"sub": {name: old}})
+    rows = world.checks(world.changed({b"sub": {name: new}}))
+    assert [(r.verdict, r.path, r.reason) for r in rows if r.id == "package-script" and r.path] == [
+        ("warn", b"sub/" + name, reason) for reason in said
+    ]
+
+
+def test_a_package_that_is_trusted_to_run_its_scripts_is_shown(world: World) -> None:
+    _rebased(world, {b"package.json": b"{}"})
+    rows = world.checks(
+        world.changed(
+            {b"package.json": b'{"trustedDependencies":["a"],"pnpm":{"onlyBuiltDependencies":["b"]}}'}
+        )
+    )
+    assert [r.reason for r in rows if r.id == "package-script"] == [
+        'pnpm.onlyBuiltDependencies: absent -> ["b"]',
+        'trustedDependencies: absent -> ["a"]',
     ]
 
 

@@ -41,8 +41,9 @@ class KeeperClient:
     "keeper-slow" or "keeper-gone" when it did not answer or hung up.
     """
 
-    def __init__(self, path: Path | str, timeout: float = TIMEOUT) -> None:
+    def __init__(self, path: Path | str, timeout: float = TIMEOUT, box: str = "BOX") -> None:
         self.timeout = timeout
+        self._box = box  # as the commands that an error proposes name it
         self._number = 0
         self._decoder = Decoder()
         self._replies: dict[int, dict[str, Any]] = {}
@@ -93,11 +94,11 @@ class KeeperClient:
             sent = self._pass(data, fds)
             self._sock.sendall(data[sent:])
         except TimeoutError as error:
-            raise _slow(op, self.timeout) from error
+            raise _slow(op, self.timeout, self._box) from error
         except OSError as error:
             if error.errno == errno.ETOOMANYREFS:
                 raise _crowded() from error
-            raise _gone(error.strerror or "it hung up") from error
+            raise _gone(error.strerror or "it hung up", self._box) from error
         return self._number
 
     def _pass(self, data: bytes, fds: Sequence[int]) -> int:
@@ -147,13 +148,13 @@ class KeeperClient:
         poller = select.poll()
         poller.register(self._sock.fileno(), select.POLLIN)
         if not poller.poll(None if left is None else left * 1000):
-            raise _slow("the request", self.timeout)
+            raise _slow("the request", self.timeout, self._box)
         try:
             data = self._sock.recv(1 << 18)
         except OSError as error:
-            raise _gone(error.strerror or "the connection broke") from error
+            raise _gone(error.strerror or "the connection broke", self._box) from error
         if not data:
-            raise _gone("it hung up")
+            raise _gone("it hung up", self._box)
         try:
             for value in self._decoder.feed(data):
                 if "event" in value:
@@ -161,7 +162,7 @@ class KeeperClient:
                 else:
                     self._replies[value.get("id", 0)] = value
         except ProtocolError as error:
-            raise _gone(str(error)) from error
+            raise _gone(str(error), self._box) from error
 
     def close(self) -> None:
         """Hang up. Sessions that were started here go on."""
@@ -170,11 +171,11 @@ class KeeperClient:
             self._sock.close()
 
 
-def _slow(what: str, limit: float) -> Busy:
+def _slow(what: str, limit: float, box: str) -> Busy:
     return Busy(
         "the box's keeper does not answer",
         f"{what} got no reply within {limit:.0f} seconds",
-        "try again, or end the box: cloche stop",
+        f"try again, or end the box: cloche stop {box}",
         code="keeper-slow",
     )
 
@@ -183,19 +184,19 @@ def _crowded() -> Busy:
     return Busy(
         "the box's keeper cannot be handed the streams",
         "too many descriptors of yours wait in sockets, of a box or of another program",
-        "end the boxes that you do not trust: cloche stop",
+        "end the boxes that you do not trust: cloche ls --all, then cloche stop BOX",
         code="descriptors",
     )
 
 
-def _gone(why: str) -> Busy:
-    return Busy("the box's keeper is gone", why, "cloche status", code="keeper-gone")
+def _gone(why: str, box: str) -> Busy:
+    return Busy("the box's keeper is gone", why, f"cloche status {box}", code="keeper-gone")
 
 
 def connect(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
     """Connect to the live keeper of a box; ``NoSuchBox`` with code "not-live" when there is none."""
     try:
-        return KeeperClient(address.of(paths), timeout)
+        return KeeperClient(address.of(paths), timeout, paths.name)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         raise NoSuchBox(
             f"box {paths.name} is not live",
@@ -204,7 +205,7 @@ def connect(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
             code="not-live",
         ) from error
     except OSError as error:
-        raise _slow(f"the connection ({error.strerror or error})", timeout) from error
+        raise _slow(f"the connection ({error.strerror or error})", timeout, paths.name) from error
 
 
 def start(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:

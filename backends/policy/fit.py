@@ -32,7 +32,7 @@ def misfits(policy: Policy, tier: str) -> tuple[Misfit, ...]:
             Misfit(
                 "net.mode",
                 f"the {tier} tier cannot hold a box to a list of destinations",
-                'take --tier supervised, or state net.mode = "deny" (nothing) or "host" (everything)',
+                'state net.mode = "deny" (nothing) or "host" (everything): this version holds no list',
             )
         )
     if policy.image and tier not in IMAGE_TIERS:
@@ -40,7 +40,7 @@ def misfits(policy: Policy, tier: str) -> tuple[Misfit, ...]:
             Misfit(
                 "image",
                 f"the {tier} tier runs the host's own programs, not an image",
-                "take --tier container",
+                "leave out image: this version runs none",
             )
         )
     for key, stated in (("services", policy.services), ("secrets", policy.secrets)):

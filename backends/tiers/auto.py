@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from backends import tiers
 from backends.errors import Refused
-from backends.policy.fit import candidates
+from backends.policy.fit import AUTO_ORDER, candidates, misfits
 from backends.policy.model import Policy
 
 
@@ -37,10 +37,13 @@ def choose(policy: Policy, *, executed: bool = False) -> Choice:
                 name, f"the cheapest tier that can enforce every key of the policy{proved}{cheaper}"
             )
         passed_over.append(f"{name}: {why_not}")
+    # What stands in the way of the cheapest tier can be changed; a tier of a later version cannot be had.
+    nearest = [misfit.remedy for misfit in misfits(policy, AUTO_ORDER[0])]
     raise Refused(
         "no tier can enforce this policy here",
         "; ".join(passed_over) or "no tier can enforce each of its keys on any host",
-        "cloche probe says what this host can do; a box without a boundary takes --tier workspace",
+        "; ".join(nearest)
+        or "cloche probe says what this host can do; a box without a boundary takes --tier workspace",
         code="no-tier",
     )
 

@@ -100,10 +100,14 @@ def _policy_refusals(policy: Policy) -> Iterable[Refusal]:
         yield Refusal(
             "net.mode",
             "this tier cannot hold a box to a list of destinations",
-            'take --tier supervised, or state net.mode = "deny" or "host"',
+            'state net.mode = "deny" (nothing) or "host" (everything): this version holds no list',
         )
     if policy.image:
-        yield Refusal("image", "this tier runs the host's programs, not an image", "take --tier container")
+        yield Refusal(
+            "image",
+            "this tier runs the host's programs, not an image",
+            "leave out image: this version runs none",
+        )
     for key, stated in (("services", policy.services), ("secrets", policy.secrets)):
         if stated:
             yield Refusal(key, f"this tier provides no {key}", f"remove {key} from the profile")

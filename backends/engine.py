@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Tally,
     )
     from backends.trees.values import Source
+    from backends.trees.watch import TreeWatch
     from backends.verbs.listing import Lister
 
 __all__ = ["Engine", "NewBox", "RunResult", "SessionHandle", "Streams", "Terminal"]
@@ -148,6 +149,15 @@ class Engine:
         diff = proposal.live_diff(self.find(ref), still=still)
         self._list().remember(self.find(ref), diff)
         return diff
+
+    def watch_tree(self, ref: str) -> TreeWatch:
+        """Tells, without reading it, that the box's tree changed; for one thread, which closes it.
+
+        ``OSError`` when there is no tree or the user has no inotify instance left.
+        """
+        from backends.trees.watch import TreeWatch
+
+        return TreeWatch(self.find(ref).tree)
 
     # ---------------------------------------------------------------- make and use
 
@@ -310,7 +320,7 @@ class Engine:
         return policies.explain(self.find(ref) if ref else None, self.cwd, profile)
 
     def policy_digest(self, ref: str | None = None, profile: str = "default") -> str:
-        """SHA-256 of the policy's canonical JSON, in hexadecimal."""
+        """SHA-256 of the policy's canonical JSON, in hexadecimal; without a box, of one made here now."""
         from backends.verbs import policies
 
         return policies.digest(self.find(ref) if ref else None, self.cwd, profile)

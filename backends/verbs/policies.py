@@ -14,6 +14,7 @@ from backends.policy.files import REPOSITORY_FILE, USER_FILE
 from backends.policy.model import Policy
 from backends.policy.resolve import resolve
 from backends.snapshots import Finding
+from backends.verbs.settlement import with_proved_tier
 
 
 def _repository(cwd: Path) -> Path | None:
@@ -21,11 +22,17 @@ def _repository(cwd: Path) -> Path | None:
     return Path(place.work_tree) if place and place.work_tree else None
 
 
-def _policy(paths: BoxPaths | None, cwd: Path, profile: str) -> tuple[Policy, dict[str, str]]:
+def _policy(
+    paths: BoxPaths | None, cwd: Path, profile: str, *, settled: bool = True
+) -> tuple[Policy, dict[str, str]]:
+    """The policy of a box, or the one a box made here and now would get: ``auto`` is settled as creation
+    does it. Not ``settled``: the policy as stated, also where no tier can enforce it."""
     if paths is not None:
         policy = canonical.decode(paths.policy.read_bytes())
         return policy, decode_sources(paths.sources.read_bytes()) if paths.sources.exists() else {}
     resolved = resolve(profile or None, repository=_repository(cwd))
+    if settled:
+        resolved = with_proved_tier(resolved)
     return resolved.policy, resolved.sources
 
 
@@ -53,16 +60,16 @@ def check(cwd: Path, path: Path | None) -> tuple[Finding, ...]:
 
 
 def show(paths: BoxPaths | None, cwd: Path, profile: str) -> str:
-    """Canonical JSON, as it lies in ``policy.json``."""
+    """Canonical JSON, as it lies in ``policy.json``, or would."""
     return canonical.encode(_policy(paths, cwd, profile)[0]).decode("ascii")
 
 
 def explain(paths: BoxPaths | None, cwd: Path, profile: str) -> tuple[tuple[str, str, str], ...]:
     """Key, value and source of each value."""
-    policy, sources = _policy(paths, cwd, profile)
+    policy, sources = _policy(paths, cwd, profile, settled=False)
     return tuple((row.key, row.value, row.source) for row in explain_rows(policy, sources))
 
 
 def digest(paths: BoxPaths | None, cwd: Path, profile: str) -> str:
-    """The digest of the policy."""
+    """The digest of the policy; without a box, the one that ``cloche new`` would record here."""
     return canonical.digest(canonical.encode(_policy(paths, cwd, profile)[0]))

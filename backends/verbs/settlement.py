@@ -44,7 +44,7 @@ def settle(request: NewBox, place: Source, base: Base, paths: BoxPaths, *, forei
         foreign=_file_of_base(place, base),
         protected=(Path(place.common_dir), paths.root),
     )
-    resolved = _with_tier(resolved)
+    resolved = with_proved_tier(resolved)
     text = canonical.encode(resolved.policy)
     return Settled(resolved.policy, text, canonical.digest(text), explain.encode_sources(resolved.sources))
 
@@ -68,7 +68,8 @@ def _file_of_base(place: Source, base: Base) -> tuple[str, bytes] | None:
     return f"{REPOSITORY_FILE} of {base.commit[:12]}", git.run("cat-file", "blob", name)
 
 
-def _with_tier(resolved: Resolved) -> Resolved:
+def with_proved_tier(resolved: Resolved) -> Resolved:
+    """``resolved`` with the tier that a box made now would get; ``Refused`` when it cannot be had here."""
     if resolved.policy.tier == "auto":
         return with_tier(resolved, auto.choose(resolved.policy).tier)
     _require(resolved.policy)

@@ -250,6 +250,26 @@ def test_what_cannot_be_enforced_is_refused_at_creation(repo: Path, text: str, t
     assert everything(repo) == before
 
 
+@pytest.mark.parametrize("tier", ["", "process", "workspace"])
+def test_a_refused_list_of_destinations_names_a_way_that_this_version_has(repo: Path, tier: str) -> None:
+    (repo / "cloche.toml").write_text('[profiles.p]\nnet.mode = "allow"\nnet.egress = ["example.com"]\n')
+    with pytest.raises(ClocheError) as refused:
+        Engine(repo).create(NewBox(name="b", profile="p", tier=tier))
+    assert "supervised" not in refused.value.next_step and "--tier" not in refused.value.next_step
+    assert 'net.mode = "deny"' in refused.value.next_step
+    (repo / "cloche.toml").write_text('[profiles.p]\nnet.mode = "deny"\n')
+    assert Engine(repo).create(NewBox(name="b", profile="p", tier=tier)).name == "b"
+
+
+def test_the_digest_of_a_profile_is_that_of_a_box_made_of_it_now(repo: Path) -> None:
+    engine = Engine(repo)
+    (repo / "cloche.toml").write_text("[profiles.small]\nresources.procs = 7\n")
+    for name in ("default", "small"):
+        engine.create(NewBox(name=name, profile=name))
+        assert engine.policy_digest(None, name) == engine.policy_digest(name)
+        assert engine.policy_show(None, name) == engine.policy_show(name)
+
+
 def test_auto_takes_the_process_tier_and_never_workspace(repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(repo)
     assert engine.create(NewBox(name="a", tier="auto")).tier == "process"

@@ -17,6 +17,9 @@ from backends.boxes.place import DETACHED
 from backends.snapshots import BoxRow, BoxView, Diff, DiffStat, ProcessId, ProcessRow, SessionRow
 from backends.verbs import asking, processes, records
 
+WANTED = tuple(
+    f'"kind":"{kind}"'.encode() for kind in ("denial", "lost", "session-exit", "session-start", "stop")
+)
 DAMAGED = "damaged"  # the state shown for a box whose manifest cannot be read
 
 
@@ -28,25 +31,22 @@ class Summary:
         self._offset = 0
         self.denied = 0
         self.last_exit: int | None = None
+        self._stopped = False  # by a person, and nothing was started since
 
     def refresh(self, paths: BoxPaths) -> Summary:
-        """Read on. Only lines of the two kinds wanted are parsed: a list must not read every execve."""
+        """Read on. Only lines of the kinds wanted are parsed: a list must not read every execve."""
         try:
             with open(paths.journal, "rb") as file:
                 status = paths.journal.stat()
                 if status.st_ino != self._inode or status.st_size < self._offset:
                     self._inode, self._offset = status.st_ino, 0
-                    self.denied, self.last_exit = 0, None
+                    self.denied, self.last_exit, self._stopped = 0, None, False
                 file.seek(self._offset)
                 for line in file:
                     if not line.endswith(b"\n"):
                         break
                     self._offset += len(line)
-                    if (
-                        b'"kind":"denial"' in line
-                        or b'"kind":"session-exit"' in line
-                        or b'"kind":"lost"' in line
-                    ):
+                    if any(kind in line for kind in WANTED):
                         self._add(line)
         except FileNotFoundError:
             return self
@@ -59,7 +59,13 @@ class Summary:
         except (ValueError, KeyError, TypeError):
             return  # verify and doctor say what is wrong with the line; a list shows what can be read
         if kind == "session-exit":
-            self.last_exit = data.get("exit") if isinstance(data.get("exit"), int) else None
+            code = data.get("exit")
+            # Whoever stopped a box knows how its commands ended; that is no failure to look at.
+            self.last_exit = code if isinstance(code, int) and not self._stopped else None
+        elif kind == "session-start":
+            self._stopped = False
+        elif kind == "stop":
+            self._stopped = data.get("who") != "keeper"
         elif kind == "denial" or (kind == "lost" and data.get("what") == "denials"):
             count = data.get("count")
             self.denied += count if type(count) is int and count >= 0 else 1

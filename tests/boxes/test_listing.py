@@ -114,6 +114,23 @@ def test_a_row_counts_what_the_tally_counts(engine: Engine) -> None:
     assert engine.boxes()[0].denied == 4 == engine.view("a").tally.total
 
 
+def test_a_command_that_ended_because_its_box_was_stopped_did_not_fail(engine: Engine) -> None:
+    engine.create(NewBox(name="a"))
+    running = threading.Thread(target=run, args=(engine, "a", "sleep 300"))
+    running.start()
+    support.wait_until(lambda: bool(engine.boxes()[0].processes), "the command runs")
+    engine.stop("a")
+    running.join()
+    codes = [r.data["exit"] for r in engine.journal("a") if r.kind == "session-exit"]
+    assert codes == [137]
+    for seen in (engine, Engine(engine.cwd)):
+        (row,) = seen.boxes()
+        assert (row.state, row.needs) == ("idle", "")
+    run(engine, "a", "exit 3")
+    engine.stop("a")
+    assert engine.boxes()[0].needs == "its last command failed (3)"
+
+
 def test_the_tree_of_processes_has_sessions_depth_and_redacted_commands(engine: Engine) -> None:
     engine.create(NewBox(name="a"))
     script = "(sh -c 'sleep 301 & wait' --token=hunter2secret &) ; setsid sleep 302 & sleep 0.3"

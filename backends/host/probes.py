@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 from backends import tiers
+from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths, runtime_dir
 from backends.errors import ClocheError
 from backends.keeper import init_protocol
@@ -25,6 +26,7 @@ from backends.snapshots import Claim
 from backends.tiers.process import filter_spec
 from backends.tiers.protocol import LaunchSpec, LiveBox, Tier
 from backends.trees.remove import remove
+from backends.values import ProcessId
 
 PROVED, FAILED = "proved", "failed"
 PATIENCE = 15.0  # seconds that one probe may take
@@ -93,8 +95,23 @@ def _policy(tier: str) -> Policy:
     )
 
 
+def _prefix(pid: int) -> str:
+    """How the folder of a probe begins: whose it is, by pid and start, so that one left behind is told."""
+    return f"probe-{pid}-{liveness.start_time(pid) or 0}"
+
+
+def stale() -> tuple[Path, ...]:
+    """Folders of probes whose process was killed before it could remove them."""
+    left = []
+    for folder in sorted(runtime_dir().glob("probe-*-*-*")):
+        _, pid, start, _ = folder.name.split("-", 3)
+        if pid.isdecimal() and start.isdecimal() and not liveness.alive(ProcessId(int(pid), int(start))):
+            left.append(folder)
+    return tuple(left)
+
+
 def _try(tier: Tier) -> tuple[Claim, ...]:
-    folder = Path(tempfile.mkdtemp(prefix="probe-", dir=runtime_dir()))
+    folder = Path(tempfile.mkdtemp(prefix=f"{_prefix(os.getpid())}-", dir=runtime_dir()))
     try:
         root = os.geteuid() == 0
         uid = _PAYLOAD_UIDS + int.from_bytes(os.urandom(2), "big") if root else os.geteuid()

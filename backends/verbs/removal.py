@@ -154,7 +154,17 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
     for parent in [root / repository_key] if repository_key else sorted(root.glob("*")):
         for left in sorted(parent.glob(f"{REMOVING}*")):
             done.append(_outcome(f"{parent.name}/{left.name}", delete, left, "was half removed; removed"))
-    return (*done, *_prune_packs())
+    return (*done, *_stale_probes(), *_prune_packs())
+
+
+def _stale_probes() -> list[RemovalOutcome]:
+    """Remove what a probe left that was killed, with the workbench or the command that ran it."""
+    from backends.host import probes
+
+    return [
+        _outcome(folder.name, delete, folder, "was a probe that was killed; removed")
+        for folder in probes.stale()
+    ]
 
 
 def _prune_packs() -> tuple[RemovalOutcome, ...]:

@@ -6,14 +6,17 @@ import json
 import os
 import signal
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from backends import tiers
 from backends.boxes import liveness, manifest, store
-from backends.boxes.layout import cache_dir, state_dir
+from backends.boxes.layout import cache_dir, runtime_dir, state_dir
 from backends.engine import Engine, NewBox, Streams
 from backends.errors import Busy, ClocheError, NoSuchBox, Refused
 from backends.evidence import journal
+from backends.host import probes
 from tests import support
 from tests.conftest import Home
 
@@ -205,6 +208,31 @@ def test_gc_removes_packs_that_no_box_borrows_and_no_other(engine: Engine) -> No
     assert outcome.removed and outcome.box == "cached packs"
     assert kept.exists() and not unused.exists()
     assert run(engine, "kept", "git log") == 0
+
+
+def test_gc_removes_what_a_killed_probe_left_and_not_what_one_uses(engine: Engine) -> None:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:  # killed in the middle of a probe: the tier never answers
+        tier = tiers.get("process")
+
+        def hang(spec: object) -> object:
+            os.write(writer, b".")
+            return signal.pause()
+
+        with mock.patch.object(type(tier), "launch", lambda self, spec: hang(spec)):
+            probes.probe("process")
+        os._exit(1)
+    assert os.read(reader, 1) == b"."
+    for fd in (reader, writer):
+        os.close(fd)
+    (folder,) = runtime_dir().glob("probe-*")
+    assert engine.gc() == () and folder.exists()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    (outcome,) = engine.gc(everywhere=False)
+    assert outcome.removed and outcome.box == folder.name and not folder.exists()
+    assert engine.gc() == ()
 
 
 def test_a_damaged_box_is_listed_and_removed_only_by_force(engine: Engine) -> None:

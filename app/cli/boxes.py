@@ -9,6 +9,7 @@ from typing import Any
 
 from app.cli.context import UNCONFINED, Context
 from app.cli.render import age, diff_size, report, size
+from backends.boxes import names
 from backends.engine import NewBox
 from backends.errors import ClocheError, UsageError
 from backends.evidence.visible import visible
@@ -32,6 +33,8 @@ def duration(text: str) -> float:
 
 def new(context: Context, args: argparse.Namespace) -> int:
     """``cloche new``: prints the name, so that a script can take it."""
+    if args.name is not None:
+        names.check(args.name)  # an empty one is a script's unset variable, not a wish for a random name
     request = NewBox(
         name=args.name or "",
         rev=args.__dict__["from"],

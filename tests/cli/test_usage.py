@@ -34,6 +34,7 @@ Cli = Callable[..., Done]
         (["new", "--tier", "steel"], "steel"),
         (["new", "a", "b"], "b"),
         (["new", "UPPER"], "lower-case"),
+        (["new", ""], "empty"),
         (["new", "x", "--expires", "soon"], "duration"),
         (["export", "b"], "--out"),
         (["log", "b", "-n", "x"], "number"),

@@ -45,6 +45,7 @@ class Tally(NamedTuple):
     total: int
     others: int  # refusals counted without a row of their own, after the table was full
     not_observed: tuple[NotObserved, ...]
+    lost: tuple[tuple[str, int], ...] = ()  # opens, execs and the like that happened and were not seen
 
 
 class Enforcement(NamedTuple):

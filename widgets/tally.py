@@ -36,6 +36,9 @@ def tally_rows(tally: Tally) -> list[TallyRow]:
             (fit(missing.kind, 9), "idle"), ("not observed: ", "idle strong"), (missing.reason, "idle")
         )
         rows.append(TallyRow(("not observed", missing.kind), None, sentence))
+    for what, count in tally.lost:
+        text = f"{count} {visible(what)} happened and could not be looked at"
+        rows.append(TallyRow(("lost", what), None, line(("lost     ", "idle strong"), (text, "idle"))))
     return rows
 
 

@@ -127,6 +127,7 @@ def denials(context: Context, args: argparse.Namespace) -> int:
             others=tally.others,
             rows=tally.rows,
             not_observed=tally.not_observed,
+            lost=dict(tally.lost),
         )
         return 0
     if tally.rows:
@@ -153,6 +154,8 @@ def denials(context: Context, args: argparse.Namespace) -> int:
     )
     for missing in tally.not_observed:
         context.say(f"not observed: {missing.kind} ({visible(missing.reason)})")
+    for what, count in tally.lost:
+        context.say(f"lost: {count} {visible(what)} happened and could not be looked at")
     return 0
 
 

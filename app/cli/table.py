@@ -112,7 +112,7 @@ VERBS: tuple[Verb, ...] = (
             Field("exit", "number", "exit code; 128 + signal; 124 on the wall limit"),
             Field("wall", "number", "seconds"),
             Field("cpu", "number or null", "seconds of user and system time"),
-            Field("peak_rss", "number or null", "bytes"),
+            Field("peak_rss", "number or null", "bytes; null when below init's, about 15 MiB"),
         ),
         (
             _BOX,
@@ -241,6 +241,11 @@ VERBS: tuple[Verb, ...] = (
                 "not_observed",
                 "list",
                 "`kind` and `reason`: what this tier cannot see; never to be read as zero",
+            ),
+            Field(
+                "lost",
+                "object",
+                "`opens`, `execs`, `connects` and the like: how many happened and could not be looked at",
             ),
         ),
         (_BOX,),

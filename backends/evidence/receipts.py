@@ -129,6 +129,7 @@ def tally_value(tally: Tally) -> dict[str, object]:
         "total": tally.total,
         "others": tally.others,
         "not_observed": [missing._asdict() for missing in tally.not_observed],
+        "lost": dict(tally.lost),
     }
 
 

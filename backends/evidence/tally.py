@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from backends.values import DenialRow, JournalRecord, NotObserved, Tally
 
+MAX_LOST = 32  # kinds of events that were not seen; the keeper knows fewer, a forged journal may not
 MAX_ROWS = 2000  # distinct refusals with a row of their own; what comes after is counted in "others"
 
 _Key = tuple[str, str, str, str, str]
@@ -23,17 +24,22 @@ class Projection:
         self._rows: dict[_Key, DenialRow] = {}
         self.total = 0
         self.others = 0
+        self._lost: dict[str, int] = {}
 
     def add(self, record: JournalRecord) -> None:
         """Count one record. ``denial`` records carry the refusals since the previous one of the same key;
-        ``lost`` records of ``what: "denials"`` carry refusals that nobody could describe any more.
+        ``lost`` records of ``what: "denials"`` carry refusals that nobody could describe any more; those of
+        anything else carry events that nobody saw, which may have been refusals or not.
         """
         if record.kind == "denial":
             self._denied(record)
-        elif record.kind == "lost" and record.data.get("what") == "denials":
-            count = _count(record.data)
-            self.total += count
-            self.others += count
+        elif record.kind == "lost":
+            count, what = _count(record.data), _text(record.data, "what")
+            if what == "denials":
+                self.total += count
+                self.others += count
+            elif what in self._lost or len(self._lost) < MAX_LOST:
+                self._lost[what] = self._lost.get(what, 0) + count
 
     def _denied(self, record: JournalRecord) -> None:
         data = record.data
@@ -62,7 +68,8 @@ class Projection:
     def tally(self, not_observed: Iterable[NotObserved] = ()) -> Tally:
         """The value to show: rows by count, largest first, then by kind and object."""
         rows = sorted(self._rows.values(), key=lambda row: (-row.count, row[:5]))
-        return Tally(tuple(rows), self.total, self.others, tuple(not_observed))
+        lost = tuple(sorted(self._lost.items()))
+        return Tally(tuple(rows), self.total, self.others, tuple(not_observed), lost)
 
 
 def project(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.evidence.tally import Projection, project
+from backends.evidence.tally import MAX_LOST, Projection, project
 from backends.snapshots import JournalRecord, NotObserved
 
 
@@ -64,6 +64,18 @@ def test_refusals_that_were_lost_are_part_of_the_tally() -> None:
         ]
     )
     assert (tally.total, tally.others) == (13, 12)
+
+
+def test_other_events_that_were_lost_are_told_and_are_no_refusals() -> None:
+    lost = [("opens", 9), ("execs", 1), ("opens", 3), ("denials", 2)]
+    tally = project([denial(), *(record("lost", {"what": what, "count": n}) for what, n in lost)])
+    assert tally.lost == (("execs", 1), ("opens", 12))
+    assert (tally.total, tally.others) == (3, 2)
+
+
+def test_a_forged_journal_cannot_grow_what_is_told_as_lost() -> None:
+    tally = project(record("lost", {"what": f"kind-{n}", "count": 1}) for n in range(1000))
+    assert len(tally.lost) == MAX_LOST
 
 
 def test_a_refusal_with_an_unreadable_count_still_counts_once() -> None:

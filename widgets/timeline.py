@@ -51,8 +51,8 @@ def sentence(record: JournalRecord) -> Line:
         return line((f"#{_word(data, 'session')} ", "accent"), *runs(_argv(data)))
     if kind == "session-exit":
         code = _word(data, "exit")
-        peak = units.size(int(_float(data, "peak_rss")))
-        figures = f"  {_float(data, 'wall'):.1f}s wall  {_float(data, 'cpu'):.1f}s cpu  {peak}"
+        peak = f"  {units.size(int(_float(data, 'peak_rss')))}" if data.get("peak_rss") is not None else ""
+        figures = f"  {_float(data, 'wall'):.1f}s wall  {_float(data, 'cpu'):.1f}s cpu{peak}"
         ink = "quiet" if code == "0" else "look"
         return line((f"#{_word(data, 'session')} ", "accent"), (f"exit {code}", ink), (figures, "quiet"))
     if kind == "exec":

@@ -276,6 +276,9 @@ class Init:
             ident = self.sessions.pop(pid, None)
             if ident == -1:
                 continue
+            # A child begins as a copy of init, and the kernel carries that copy's size over exec(2) into
+            # ru_maxrss: a figure that is not above init's own says nothing about the program.
+            own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             self.tell(
                 {
                     "ev": "exit",
@@ -284,7 +287,7 @@ class Init:
                     "status": status,
                     "utime": usage.ru_utime,
                     "stime": usage.ru_stime,
-                    "maxrss": usage.ru_maxrss * 1024,
+                    "maxrss": usage.ru_maxrss * 1024 if usage.ru_maxrss > own else None,
                 }
             )
 

@@ -33,11 +33,11 @@ class Owner(Protocol):
 
 
 class Usage:
-    """What a session cost: seconds of user and system time, peak resident bytes."""
+    """What a session cost: seconds of user and system time, peak resident bytes if they can be told."""
 
     __slots__ = ("cpu", "peak_rss")
 
-    def __init__(self, cpu: float, peak_rss: int) -> None:
+    def __init__(self, cpu: float, peak_rss: int | None) -> None:
         self.cpu = cpu
         self.peak_rss = peak_rss
 

@@ -100,6 +100,7 @@ class Keeper:
             record=self.recorder.note,
             deny=self.deny,
             changed=self._session_changed,
+            ending=self.count_up,
         )
         self.limits = Limits(
             loop,
@@ -148,6 +149,12 @@ class Keeper:
             self.recorder.read_back()
         if not self.stopping and self.state.now == "running":
             self._look()
+
+    def count_up(self) -> None:
+        """Make records of all that was counted, for who asks between two ticks."""
+        if self.gate is not None:
+            self.gate.count_up()
+        self.denials.flush()
 
     def deny(self, refusal: Refusal, pid: int, command: str) -> None:
         self.denials.add(refusal, pid, command)
@@ -355,9 +362,9 @@ class Keeper:
 
 def _usage(message: Mapping[str, object]) -> Usage | None:
     utime, stime, peak = message.get("utime"), message.get("stime"), message.get("maxrss")
-    if not isinstance(utime, int | float) or not isinstance(stime, int | float) or not isinstance(peak, int):
+    if not isinstance(utime, int | float) or not isinstance(stime, int | float):
         return None
-    return Usage(round(utime + stime, 6), peak)
+    return Usage(round(utime + stime, 6), peak if isinstance(peak, int) else None)
 
 
 def _reap_and_list() -> list[census.Process]:

@@ -49,6 +49,7 @@ class Requests:
             "output": (self._output, 0),
             "stat": (self._stat, 0),
             "tally": (self._tally, 0),
+            "flush": (self._flush, 0),
             "kill": (self._kill, 0),
             "freeze": (self._freeze, 0),
             "thaw": (self._thaw, 0),
@@ -133,9 +134,15 @@ class Requests:
             "dirty": keeper.changes,
         }
 
+    def _flush(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        """Everything counted so far is in the journal, for who reads it there."""
+        self._keeper.count_up()
+        self._keeper.recorder.flush()
+        return {}
+
     def _tally(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
         keeper = self._keeper
-        keeper.denials.flush()
+        keeper.count_up()
         keeper.recorder.flush()
         tally = keeper.recorder.projection.tally(keeper.box.not_observed)
         return {
@@ -143,6 +150,7 @@ class Requests:
             "total": tally.total,
             "others": tally.others,
             "not_observed": [list(row) for row in tally.not_observed],
+            "lost": dict(tally.lost),
             "name_cache_asked": keeper.gate.name_cache_asked if keeper.gate else 0,
         }
 

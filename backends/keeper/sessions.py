@@ -40,7 +40,7 @@ Answer = Callable[[dict[str, Any] | ClocheError], None]
 
 class Sessions:
     """``record`` writes to the journal, ``deny`` counts a refusal, ``changed`` is called when a session
-    began, printed or ended.
+    began, printed or ended, ``ending`` before its end is journalled.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Sessions:
         record: Callable[[str, Mapping[str, object]], None],
         deny: Callable[[Refusal, int, str], None],
         changed: Callable[[int], None],
+        ending: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._link = link
@@ -67,6 +68,7 @@ class Sessions:
         self._record = record
         self._deny = deny
         self._changed = changed
+        self._ending = ending
         self._answers: dict[int, Answer] = {}
         self._sockets: dict[int, socket.socket] = {}
         self.members = tree.Members()
@@ -399,6 +401,7 @@ class Sessions:
         tree.Kill(self._loop, self._init.pid, lambda seen: list(seen.processes.values()), done)
 
     def _session_ended(self, session: Session) -> None:
+        self._ending()
         self._record(
             "session-exit",
             {

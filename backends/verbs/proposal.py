@@ -174,6 +174,7 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
 
     manifest = load(paths)
     snapshot = snapshot_of(paths, manifest, "review")
+    records.settle(paths)
     digest = records.Digest(paths).refresh()
     tip = ""
     if not manifest.detached and Path(manifest.git_dir).is_dir():

@@ -16,8 +16,17 @@ from backends.snapshots import JournalRecord, NotObserved, SessionRow, Tally
 POLL = 0.2  # seconds between two looks of follow()
 
 
+def settle(paths: BoxPaths) -> None:
+    """Let a live keeper write down what it counted and holds for a moment; a slow one is not waited for."""
+    from backends.verbs import asking
+
+    if liveness.read(paths).kind == "live":
+        asking.ask({paths.key: paths}, [("flush", {})])
+
+
 def read(paths: BoxPaths) -> Iterator[JournalRecord]:
     """The records so far, oldest first."""
+    settle(paths)
     return journal.read(paths.journal)
 
 
@@ -105,7 +114,8 @@ def _real(value: Any) -> float | None:
 
 
 def tally(paths: BoxPaths) -> Tally:
-    """Denials of the box, projected from its journal."""
+    """Denials of the box up to this moment, projected from its journal."""
+    settle(paths)
     return Digest(paths).refresh().tally(not_observed(paths))
 
 

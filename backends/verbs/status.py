@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from backends.boxes import liveness
+from backends.boxes import liveness, store
 from backends.boxes.layout import BoxPaths
 from backends.boxes.manifest import Manifest, load
+from backends.errors import ClocheError
 from backends.policy.canonical import decode
 from backends.policy.model import Policy
 from backends.snapshots import BoxRow, BoxStatus, Claim, Enforcement
@@ -37,7 +38,7 @@ def status(paths: BoxPaths, row: BoxRow) -> BoxStatus:
             Claim(str(i), str(text), str(result), str(evidence), float(duration))
             for i, text, result, evidence, duration in facts.get("claims", [])
         ),
-        answers(manifest, policy),
+        answers(manifest, policy, unconfined_neighbours(paths)),
         info(manifest.snapshot) if manifest.snapshot else None,
     )
 
@@ -51,9 +52,29 @@ def _host(facts: dict[str, Any]) -> str:
     return f"{node}, Linux {kernel}, boot {boot}, at {when}"
 
 
-def answers(manifest: Manifest, policy: Policy) -> tuple[tuple[str, str], ...]:
-    """The five questions with what holds for this box, from its resolved policy."""
-    said = _unconfined() if manifest.tier == "workspace" else _confined(manifest, policy)
+def unconfined_neighbours(paths: BoxPaths) -> tuple[str, ...]:
+    """The other live boxes of tier ``workspace`` below this user's state folder, by key (rule S10)."""
+    found = []
+    for other in store.folders():
+        if other.root == paths.root or liveness.read(other).kind != "live":
+            continue
+        try:
+            tier = load(other).tier
+        except ClocheError:
+            tier = "workspace"  # live and not to be told: nothing better can be promised
+        if tier == "workspace":
+            found.append(other.key)
+    return tuple(found)
+
+
+def answers(
+    manifest: Manifest, policy: Policy, neighbours: tuple[str, ...] = ()
+) -> tuple[tuple[str, str], ...]:
+    """The five questions with what holds for this box, from its resolved policy.
+
+    ``neighbours``: live boxes that nothing confines. They run as the user who owns this box's records.
+    """
+    said = _unconfined() if manifest.tier == "workspace" else _confined(manifest, policy, neighbours)
     return tuple(zip(QUESTIONS, said, strict=True))
 
 
@@ -67,7 +88,20 @@ def _unconfined() -> tuple[str, ...]:
     )
 
 
-def _confined(manifest: Manifest, policy: Policy) -> tuple[str, ...]:
+def _written(neighbours: tuple[str, ...]) -> str:
+    if not neighbours:
+        return (
+            "No. Nothing inside can accept, export or apply; its repository is its own, and what is applied "
+            "is the snapshot that was reviewed."
+        )
+    return (
+        "Not from inside: nothing in this box can accept, export or apply. But beside it runs, unconfined "
+        f"and as you, {', '.join(neighbours)}: what runs there can write your branches, this box's files and "
+        "Cloche's records of it."
+    )
+
+
+def _confined(manifest: Manifest, policy: Policy, neighbours: tuple[str, ...]) -> tuple[str, ...]:
     written = list(policy.fs.write)
     home = "A home of the box's own, empty at the start; yours is absent."
     if policy.fs.read or written:
@@ -86,6 +120,5 @@ def _confined(manifest: Manifest, policy: Policy) -> tuple[str, ...]:
         home,
         listens,
         "None of yours: a browser would start inside the box with an empty profile.",
-        "No. Nothing inside can accept, export or apply; its repository is its own, and what is applied is "
-        "the snapshot that was reviewed.",
+        _written(neighbours),
     )

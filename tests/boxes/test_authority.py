@@ -138,3 +138,23 @@ def test_status_answers_the_fifth_question_honestly(proposed: Engine) -> None:
     assert loose[question].startswith("Yes, it can")
     assert good[question].startswith("No.")
     assert proposed.status("loose").row.unconfined is True
+
+
+def test_a_live_unconfined_neighbour_qualifies_the_fifth_answer_of_every_box(proposed: Engine) -> None:
+    """S10: it runs as the user who owns the records of all boxes."""
+    question = "Can the agent write the accepted result directly?"
+    proposed.run("loose", ["true"], streams=Streams(NULL, NULL, NULL))
+    said = dict(proposed.status("good").answers)[question]
+    assert not said.startswith("No.")
+    assert "/loose" in said and "unconfined" in said and "records" in said
+    assert dict(proposed.status("loose").answers)[question].startswith("Yes, it can")
+    proposed.stop("loose")
+    assert dict(proposed.status("good").answers)[question].startswith("No.")
+
+
+def test_a_confined_neighbour_qualifies_nothing(proposed: Engine) -> None:
+    proposed.create(NewBox(name="other"))
+    proposed.run("other", ["true"], streams=Streams(NULL, NULL, NULL))
+    said = dict(proposed.status("good").answers)["Can the agent write the accepted result directly?"]
+    assert said.startswith("No.")
+    proposed.stop("other")

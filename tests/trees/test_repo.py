@@ -12,7 +12,7 @@ import pytest
 from backends.errors import Refused
 from backends.trees import inert, packs
 from backends.trees import repo as repos
-from tests.support import GIT_ENV, git
+from tests.support import GIT_ENV, SMALL_FILES, git, make_repo
 from tests.trees.conftest import Box, MakeBox
 
 SECRET = b"planted secret 8f2e\n"
@@ -108,6 +108,45 @@ def test_an_abandoned_base_is_not_lent_to_another_line(repo: Path, make_box: Mak
 def test_the_same_base_is_packed_once(repo: Path, make_box: MakeBox) -> None:
     first, second = make_box(repo, "first"), make_box(repo, "second")
     assert repos.borrowed(first.paths) == repos.borrowed(second.paths)
+
+
+def test_a_poisoned_pack_changes_nothing_that_the_host_shows(repo: Path, make_box: MakeBox) -> None:
+    """S10: what boxes borrow is a copy. The host reads base and changes from the source's own objects."""
+    first = make_box(repo, "first")
+    evil = make_repo(repo.parent / "evil", {"README.md": b"evil\n"})
+    pack = repos.borrowed(first.paths)[0] / "pack"
+    for part in pack.iterdir():
+        part.unlink()
+    git(evil, "repack", "-adq")
+    for part in (evil / ".git" / "objects" / "pack").iterdir():
+        (pack / part.name).write_bytes(part.read_bytes())
+    box = make_box(repo, "second")
+    assert repos.borrowed(box.paths)[0] / "pack" == pack
+    assert box.inside("status", check=False).returncode != 0, "inside it is noticed: the base is not there"
+    assert (box.tree / "README.md").read_bytes() == SMALL_FILES["README.md"]
+    assert box.snapshot().tree == box.base.tree
+    (box.tree / "README.md").write_bytes(b"evil\n")
+    taken = box.snapshot()
+    assert taken.stat == (1, 1, SMALL_FILES["README.md"].count(b"\n"))
+    shown = box.patch(taken.tree)
+    assert b"+evil\n" in shown and b"-" + SMALL_FILES["README.md"].splitlines()[0] in shown
+
+
+def test_an_object_of_a_false_content_is_noticed_inside_and_never_read_by_the_host(
+    repo: Path, make_box: MakeBox
+) -> None:
+    """S10: the packs keep their names and their index, the bytes are another's."""
+    pack = repos.borrowed(make_box(repo, "first").paths)[0] / "pack"
+    for part in pack.glob("*.pack"):
+        data = bytearray(part.read_bytes())
+        data[12:-20] = bytes(byte ^ 0x55 for byte in data[12:-20])
+        part.unlink()
+        part.write_bytes(data)
+    box = make_box(repo, "second")
+    assert box.inside("cat-file", "-p", "HEAD^{tree}", check=False).returncode != 0
+    assert (box.tree / "README.md").read_bytes() == SMALL_FILES["README.md"]
+    assert box.snapshot().tree == box.base.tree
+    assert box.patch(box.base.tree) == b""
 
 
 def test_without_history_only_the_tree_is_there(repo: Path, make_box: MakeBox) -> None:

@@ -1,4 +1,5 @@
-"""The one publisher: asks the engine for what is on screen, twice a second, and posts what changed.
+"""The one publisher: asks the engine for what is on screen, twice a second, and posts what changed. A tree is
+read when it is told to have changed.
 
 Each box is asked on a thread of its own and never twice at once, so a keeper that does not answer delays its
 own pane and nothing else. Values are frozen; only handlers on the UI loop change what is shown.
@@ -6,6 +7,7 @@ own pane and nothing else. Values are frozen; only handlers on the UI loop chang
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from functools import partial
 from textual.message import Message
 
 from app.engine import EngineLike
+from app.workers.watching import Watching
 from backends.errors import ClocheError
 from backends.snapshots import BoxRow, BoxView, Diff
 
@@ -23,11 +26,17 @@ PERIOD = 0.5
 PATIENCE = 1.5
 """Seconds after which a box that has not answered is said not to answer."""
 
+SETTLE = 0.1
+"""Seconds between a change in a tree and its reading: changes come in bursts."""
+
+STAT_SETTLE = 1.0
+"""The same, when only the figures of a tree's diff are on screen."""
+
 DIFF_PERIOD = 3.0
-"""Seconds between two readings of a box's tree at least: a reading walks the tree and holds the box still."""
+"""Seconds between two readings at least of a tree that cannot be watched."""
 
 STAT_PERIOD = 20.0
-"""Seconds between two readings of a box's tree when only its figures are on screen."""
+"""The same, when only its figures are on screen; and the wait after a reading that failed."""
 
 READERS = 2
 """Trees read at the same time."""
@@ -81,6 +90,20 @@ class DiffRead(Message):
 Post = Callable[[Message], object]
 
 
+class _Tree:
+    """When one box's tree is read next: ``due`` by what is known of changes, never before ``earliest``."""
+
+    def __init__(self) -> None:
+        self.due = 0.0
+        self.earliest = 0.0
+        self.touched = 0.0  # when the last change was told
+        self.told = False  # whether all changes are told
+
+    @property
+    def next(self) -> float:
+        return max(self.due, self.earliest)
+
+
 class _Asked:
     """One question in flight."""
 
@@ -105,7 +128,9 @@ class Publisher:
         self._everywhere = False
         self._asked: dict[tuple[str, str], _Asked] = {}
         self._posted: dict[tuple[str, str], object] = {}
-        self._diff_due: dict[str, float] = {}
+        self._trees: dict[str, _Tree] = {}
+        self._round = 0.0  # when list and views are asked for next
+        self._watching = Watching(engine, self._touched)
         self._thread: threading.Thread | None = None
 
     # ------------------------------------------------------------ from the UI loop
@@ -116,6 +141,7 @@ class Publisher:
 
     def stop(self) -> None:
         self._over.set()
+        self._watching.want(())
         self._wake.set()
 
     def want(
@@ -131,10 +157,11 @@ class Publisher:
             changed = now_wanted != (self._views, self._diffs, self._everywhere, self._stats)
             for key in set(diffs) - set(self._diffs):  # whoever asks anew has not seen it
                 self._posted.pop(("diff", key), None)
-                self._diff_due.pop(key, None)
+                self._due_now(key)
             self._views, self._diffs, self._everywhere, self._stats = now_wanted
-        if changed:
-            self._wake.set()
+        if changed and not self._over.is_set():
+            self._watching.want({*diffs, *stats})
+            self._ask_soon()
 
     def refresh(self, key: str = "") -> None:
         """Asks at once, and posts even what did not change: something was just done to ``key``, or to all."""
@@ -142,7 +169,16 @@ class Publisher:
             for known in [known for known in self._posted if not key or known[1] in ("", key)]:
                 del self._posted[known]
             if key:
-                self._diff_due.pop(key, None)
+                self._due_now(key)
+        self._ask_soon()
+
+    def _due_now(self, key: str) -> None:
+        tree = self._trees.get(key)
+        if tree is not None:
+            tree.due = tree.earliest = 0.0
+
+    def _ask_soon(self) -> None:
+        self._round = 0.0
         self._wake.set()
 
     # ------------------------------------------------------------ on threads
@@ -152,16 +188,35 @@ class Publisher:
             with self._lock:
                 views, diffs, everywhere = self._views, self._diffs, self._everywhere
                 stats = [key for key in self._stats if key not in diffs]
-            self._ask("list", "", partial(self._list, everywhere))
-            for key in views:
-                self._ask("view", key, partial(self._view, key))
             now = time.monotonic()
+            if now >= self._round:
+                self._round = now + PERIOD
+                self._ask("list", "", partial(self._list, everywhere))
+                for key in views:
+                    self._ask("view", key, partial(self._view, key))
+            wait = self._round - now
             for key in (*diffs, *stats):
-                if now >= self._diff_due.get(key, 0.0):
-                    period = DIFF_PERIOD if key in diffs else STAT_PERIOD
-                    self._ask("diff", key, partial(self._diff, key, period))
-            self._wake.wait(PERIOD)
+                with self._lock:
+                    due = self._trees.setdefault(key, _Tree()).next
+                    reading = ("diff", key) in self._asked
+                if due <= now:
+                    self._ask(
+                        "diff", key, partial(self._diff, key, DIFF_PERIOD if key in diffs else STAT_PERIOD)
+                    )
+                elif not reading:
+                    wait = min(wait, due - now)
+            self._wake.wait(max(0.01, wait))
             self._wake.clear()
+
+    def _touched(self, key: str, told: bool) -> None:
+        """The tree of box ``key`` changed, or cannot tell its changes; from the thread that watches it."""
+        now = time.monotonic()
+        with self._lock:
+            tree = self._trees.setdefault(key, _Tree())
+            tree.touched, tree.told = now, told
+            settle = SETTLE if key in self._diffs else STAT_SETTLE
+            tree.due = min(tree.due, now + settle)
+        self._wake.set()
 
     def _ask(self, kind: str, key: str, work: Callable[[], None]) -> None:
         with self._lock:
@@ -194,7 +249,9 @@ class Publisher:
         elif kind == "view":
             self._changed("view", key, why, BoxFailed(key, why))
         else:
-            self._diff_due[key] = time.monotonic() + STAT_PERIOD
+            with self._lock:
+                tree = self._trees.setdefault(key, _Tree())
+                tree.due = tree.earliest = time.monotonic() + STAT_PERIOD
             self._changed("diff", key, why, BoxFailed(key, why))
 
     def _list(self, everywhere: bool) -> None:
@@ -208,9 +265,15 @@ class Publisher:
     def _diff(self, key: str, period: float) -> None:
         with self._reading:
             began = time.monotonic()
-            diff = self._engine.snapshot_diff(key)
+            diff = self._engine.snapshot_diff(key, still=False)
             now = time.monotonic()
-        self._diff_due[key] = now + max(period, DIFF_SHARE * (now - began))
+        with self._lock:
+            tree = self._trees.setdefault(key, _Tree())
+            tree.earliest = now + DIFF_SHARE * (now - began)
+            if tree.touched >= began:  # it may have been read before that change
+                tree.due = now + (SETTLE if period == DIFF_PERIOD else STAT_SETTLE)
+            else:
+                tree.due = math.inf if tree.told else now + period
         self._changed("diff", key, (diff.base, diff.tree, diff.skipped), DiffRead(key, diff))
 
     def _changed(self, kind: str, key: str, value: object, message: Message) -> None:

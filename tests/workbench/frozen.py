@@ -5,6 +5,7 @@ Flows that change a box run against the real engine (test_flows.py); this one on
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -335,6 +336,24 @@ SAID: tuple[tuple[str, dict[str, object]], ...] = (
 RECORDS = tuple(JournalRecord(n, NOW - 700 + 30 * n, kind, data, "") for n, (kind, data) in enumerate(SAID))
 
 
+class Still:
+    """A watch on a tree that changes when a test says so."""
+
+    complete = True
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.closed = False
+
+    def wait(self, timeout: float) -> bool:
+        changed = self.event.wait(timeout)
+        self.event.clear()
+        return changed
+
+    def close(self) -> None:
+        self.closed = True
+
+
 class FrozenEngine:
     (
         Claim(
@@ -352,6 +371,8 @@ class FrozenEngine:
         self.diff: Diff = DIFF
         self.checks: tuple[CheckRow, ...] = CHECKS
         self.asked: list[tuple[str, Any]] = []
+        self.read: list[tuple[str, bool]] = []  # trees, and whether their boxes had to stand still
+        self.watches: dict[str, Still] = {}
         self.wait: Callable[[str, str], None] = lambda verb, ref: None
         self.repository_key: str | None = KEY
 
@@ -386,9 +407,14 @@ class FrozenEngine:
         self.wait("journal", ref)
         return iter(RECORDS)
 
-    def snapshot_diff(self, ref: str) -> Diff:
+    def snapshot_diff(self, ref: str, *, still: bool = True) -> Diff:
         self.wait("diff", ref)
+        self.read.append((ref, still))
         return self.diff
+
+    def watch_tree(self, ref: str) -> Still:
+        self.wait("watch", ref)
+        return self.watches.setdefault(ref, Still())
 
     def create(self, request: Any) -> BoxRow:
         self._note("create", request.name, request)

@@ -121,6 +121,101 @@ def test_a_diff_is_read_when_it_is_looked_at_and_again_for_whoever_asks_anew() -
         wait(lambda: len(of(posted, DiffRead)) == 2)
 
 
+def reads(engine: frozen.FrozenEngine) -> int:
+    return sum(ref == KEYS[0] for ref, _ in engine.read)
+
+
+def test_a_tree_is_read_again_soon_after_it_changed_without_stopping_its_box() -> None:
+    engine = frozen.FrozenEngine()
+    with running(engine) as (publisher, posted):
+        publisher.want((), (KEYS[0],), False)
+        wait(lambda: KEYS[0] in engine.watches and of(posted, DiffRead))
+        time.sleep(0.5)
+        before = reads(engine)
+        engine.diff = frozen.DIFF._replace(tree="ff" * 20)
+        start = time.monotonic()
+        engine.watches[KEYS[0]].event.set()
+        wait(lambda: len(of(posted, DiffRead)) == 2)
+        assert time.monotonic() - start < 0.4  # 0.1 s to settle, and the noise of a loaded host
+        assert reads(engine) == before + 1
+        assert not any(still for _, still in engine.read)
+
+
+def test_a_tree_in_which_nothing_changes_is_not_read_again() -> None:
+    engine = frozen.FrozenEngine()
+    with running(engine) as (publisher, posted):
+        publisher.want(KEYS[:1], (KEYS[0],), False)
+        wait(lambda: KEYS[0] in engine.watches and of(posted, DiffRead))
+        time.sleep(0.5)
+        before = reads(engine)
+        time.sleep(3.5)
+        assert reads(engine) == before <= 2
+
+
+def test_reading_a_tree_that_changes_all_the_time_takes_a_tenth_of_the_time_at_most() -> None:
+    engine = frozen.FrozenEngine()
+    engine.wait = lambda verb, ref: time.sleep(0.1) if verb == "diff" else None
+    with running(engine) as (publisher, _):
+        publisher.want((), (KEYS[0],), False)
+        wait(lambda: KEYS[0] in engine.watches)
+        end = time.monotonic() + 3.0
+        while time.monotonic() < end:
+            engine.watches[KEYS[0]].event.set()
+            time.sleep(0.01)
+        assert 2 <= reads(engine) <= 4
+
+
+def test_a_change_while_a_tree_is_read_is_not_missed() -> None:
+    engine = frozen.FrozenEngine()
+    inside, go = threading.Event(), threading.Event()
+
+    def slow(verb: str, ref: str) -> None:
+        if verb == "diff" and reads(engine) == 2:
+            inside.set()
+            go.wait(5)
+
+    with running(engine) as (publisher, posted):
+        publisher.want((), (KEYS[0],), False)
+        wait(lambda: KEYS[0] in engine.watches and of(posted, DiffRead))
+        time.sleep(0.5)
+        while reads(engine) < 2:
+            engine.watches[KEYS[0]].event.set()
+            time.sleep(0.3)
+        engine.wait = slow
+        engine.watches[KEYS[0]].event.set()
+        assert inside.wait(5)
+        engine.watches[KEYS[0]].event.set()
+        time.sleep(0.1)
+        go.set()
+        wait(lambda: reads(engine) == 4, 10)
+
+
+def test_a_tree_that_cannot_be_watched_is_read_now_and_then() -> None:
+    engine = frozen.FrozenEngine()
+
+    def fail(verb: str, ref: str) -> None:
+        if verb == "watch":
+            raise OSError(24, "no inotify instance is left")
+
+    engine.wait = fail
+    with running(engine) as (publisher, posted):
+        publisher.want((), (KEYS[0],), False)
+        wait(lambda: of(posted, DiffRead))
+        time.sleep(0.5)
+        before = reads(engine)
+        wait(lambda: reads(engine) > before)
+        assert not of(posted, BoxFailed)
+
+
+def test_a_tree_that_nobody_looks_at_is_watched_no_more() -> None:
+    engine = frozen.FrozenEngine()
+    with running(engine) as (publisher, _):
+        publisher.want((), (), False, KEYS[:1])
+        wait(lambda: KEYS[0] in engine.watches)
+        publisher.want((), (), False)
+        wait(lambda: engine.watches[KEYS[0]].closed)
+
+
 def test_a_publisher_that_stopped_posts_nothing_more() -> None:
     engine = frozen.FrozenEngine()
     with running(engine) as (publisher, posted):

@@ -11,6 +11,7 @@ from app.cli.context import UNCONFINED, Context
 from app.cli.render import diff_size, findings
 from backends.errors import Refused, UsageError
 from backends.evidence.visible import visible, visible_lines
+from backends.gate.checks import refusals
 from backends.snapshots import CheckRow, ReviewView
 
 
@@ -73,9 +74,19 @@ def propose(context: Context, args: argparse.Namespace) -> int:
         return 0
     context.say(f"proposed {snapshot.id}: {diff_size(snapshot.stat)}")
     _say_checks(context, review.checks)
-    name = review.row.name
-    context.note(f"next: cloche diff {name}, cloche export {name} --out DIR, cloche apply {name}")
+    context.note(f"next: {_after_proposal(review)}")
     return 0
+
+
+def _after_proposal(review: ReviewView) -> str:
+    """What can be done with a proposal: nothing that the gate would refuse, no apply without a branch."""
+    name = review.row.name
+    if refusals(review.checks):
+        return f"cloche reopen {name}, remove or rename what is refused in the box, cloche propose {name}"
+    ways = [f"cloche diff {name}", f"cloche export {name} --out DIR"]
+    if review.branch:
+        ways.append(f"cloche apply {name}")
+    return ", ".join(ways)
 
 
 def reopen(context: Context, args: argparse.Namespace) -> int:

@@ -17,6 +17,11 @@ from backends.evidence.receipts import Activity
 from backends.evidence.visible import visible
 from backends.snapshots import CheckRow, FileChange, ReviewView, SessionRow
 
+# The tree without entries, by the hash that names it (gitrepository-layout(5), extensions.objectFormat).
+EMPTY_TREES = {
+    "4b825dc642cb6eb9a060e54bf8d69288fbee4904": "sha1",
+    "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321": "sha256",
+}
 MAX_FILES = 2000
 MAX_TEXT = 2000  # characters of one line
 
@@ -171,20 +176,33 @@ def _policy(review: ReviewView, policy: Mapping[str, object]) -> str:
 
 
 def _how_to_apply(review: ReviewView) -> str:
-    row, base = review.row, review.snapshot.base
+    row = review.row
     ways = [
         "cloche verify DIR             # is this folder what was exported?",
     ]
     if row.base_ref:
         ways.append(f"cloche apply {row.name}")
-    ways += [
-        f"git switch --detach {base[:64]} && git apply --index --binary patch.diff",
-    ]
+    ways += _by_hand(review)
     text = "\n".join(f"    {visible(way)}" for way in ways)
     return (
         "## How to apply\n\nWhat is applied is byte for byte what is in `patch.diff`. Containment does not "
         f"certify it: read it first.\n\n{text}\n"
     )
+
+
+def _by_hand(review: ReviewView) -> list[str]:
+    """With Git alone. Nobody has the base of a box that began empty: its patch goes into a new repository."""
+    row, snapshot = review.row, review.snapshot
+    if snapshot.base_tree in EMPTY_TREES and not row.repository:
+        form = f" --object-format={EMPTY_TREES[snapshot.base_tree]}"
+        return [
+            "# The box began empty. In this folder, with NEW for the folder of a new repository:",
+            f'git init -q{form} NEW && git -C NEW apply --index --binary "$PWD/patch.diff"',
+        ]
+    by_hand = f"git switch --detach {snapshot.base[:64]} && git apply --index --binary patch.diff"
+    if row.repository:
+        return [by_hand]
+    return ["# In a clone of what the box was cloned from (git clone URL NEW && cd NEW):", by_hand]
 
 
 def _hex(text: str) -> str:

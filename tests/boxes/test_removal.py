@@ -216,11 +216,11 @@ def test_gc_removes_what_a_killed_probe_left_and_not_what_one_uses(engine: Engin
     if child == 0:  # killed in the middle of a probe: the tier never answers
         tier = tiers.get("process")
 
-        def hang(spec: object) -> object:
+        def hang(self: object, spec: object) -> None:
             os.write(writer, b".")
-            return signal.pause()
+            signal.pause()
 
-        with mock.patch.object(type(tier), "launch", lambda self, spec: hang(spec)):
+        with mock.patch.object(type(tier), "launch", hang):
             probes.probe("process")
         os._exit(1)
     assert os.read(reader, 1) == b"."

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from backends.engine import Engine
 from tests import support
 from tests.gate.world import disk
 from tests.support import Done
@@ -111,8 +113,6 @@ def test_hooks_written_in_the_box_never_run_on_the_host(cli: Cli, repo: Path, tm
         "os.makedirs('.husky/_'); open('.husky/_/pre-commit', 'w').write(body)\n"
         "os.chmod('.husky/_/pre-commit', 0o755)\n"
         "subprocess.run(['git', 'config', 'core.hooksPath', '.husky/_'])\n"
-        "for key in ('core.fsmonitor', 'diff.external', 'core.pager', 'diff.x.textconv'):\n"
-        "    subprocess.run(['git', 'config', key, '/work/.husky/_/pre-commit'])\n"
         "open('.gitattributes', 'w').write('* diff=x filter=x\\n')\n",
     )
     assert not marker.exists()
@@ -130,6 +130,74 @@ def test_hooks_written_in_the_box_never_run_on_the_host(cli: Cli, repo: Path, tm
     support.git(repo, "add", "-A")
     support.git(repo, "commit", "-qm", "mine")
     assert not marker.exists(), "a hook that only lies in the tree does not run either"
+
+
+KEYS = (
+    "core.fsmonitor", "diff.x.textconv", "diff.external", "core.pager", "core.sshCommand",
+    "includeIf.gitdir:/.path",
+)  # fmt: skip
+
+
+def test_no_program_that_the_boxs_git_configuration_names_runs_on_the_host(
+    cli: Cli, repo: Path, tmp_path: Path
+) -> None:
+    """G1: the programs exist on the host, and plain Git with the same lines runs each of them."""
+    ran = tmp_path / "ran"
+    ran.mkdir()
+    programs: dict[str, Path] = {}
+    for number, key in enumerate(KEYS):
+        programs[key] = tmp_path / f"program{number}"
+        programs[key].write_text(f"#!/bin/sh\ntouch {ran}/{number}\ncat >/dev/null </dev/null\n")
+        programs[key].chmod(0o755)
+    included = tmp_path / "included"
+    included.write_text(f'[filter "y"]\n\tclean = {programs[KEYS[-1]]}\n')
+    values = {**{key: str(program) for key, program in programs.items()}, KEYS[-1]: str(included)}
+    ok(cli("new", "keys"))
+    python(
+        cli,
+        "keys",
+        "import subprocess\n"
+        "open('.gitattributes', 'w').write('* diff=x filter=y\\n')\n"
+        "open('README.md', 'a').write('edited\\n')\n"
+        "subprocess.run(['git', 'add', '-A'], check=True)\n"
+        f"for key, value in {values!r}.items():\n"
+        "    subprocess.run(['git', 'config', key, value], check=True)\n",
+    )
+    for words in (("ls",), ("status", "keys"), ("diff", "keys"), ("propose", "keys"), ("diff", "keys")):
+        ok(cli(*words))
+    out = tmp_path / "out"
+    ok(cli("export", "keys", "--out", str(out)))
+    ok(cli("verify", str(out)))
+    planted = (Engine(repo).find("keys").repo / "config").read_text()
+    ok(cli("apply", "keys", "--as", "test"))
+    assert list(ran.iterdir()) == []
+    assert (repo / "README.md").read_bytes().endswith(b"edited\n")
+    report = (out / "report.md").read_text()
+    for key, value in values.items():
+        section, dot, rest = key.partition(".")
+        subsection, _, name = rest.rpartition(".")
+        shown = section.lower() + dot + (subsection + "." if subsection else "") + name.lower()
+        assert f"warn    box-finding     .git/config: {shown}={value}" in report, key
+
+    plain = support.make_repo(tmp_path / "plain")
+    support.write_files(plain, {".gitattributes": b"* diff=x filter=y\n", "README.md": b"edited\n"})
+    with (plain / ".git" / "config").open("a") as config:
+        config.write(planted)
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm", "GIT_CONFIG_NOSYSTEM": "1"}
+    parent, terminal = os.openpty()
+    for line in (
+        "status", "diff", "diff --no-ext-diff --textconv", "-p log", "add -A",
+        "ls-remote ssh://nowhere.invalid/x",
+    ):  # fmt: skip
+        subprocess.run(
+            ["git", *line.split()], cwd=plain, env=env, stdin=subprocess.DEVNULL, stdout=terminal,
+            stderr=subprocess.DEVNULL, timeout=20, check=False,
+        )  # fmt: skip
+    os.close(terminal)
+    os.close(parent)
+    assert {KEYS[int(path.name)] for path in ran.iterdir()} == set(KEYS), (
+        "else these lines would prove nothing"
+    )
 
 
 def test_a_conflict_changes_nothing_and_the_box_goes_on_beside_its_sibling(cli: Cli, repo: Path) -> None:

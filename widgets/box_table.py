@@ -9,7 +9,8 @@ from backends.snapshots import BoxRow
 from widgets import marks, units
 from widgets.ink import Line, Run, crop_line, fill_line, line, tint, width_of
 from widgets.lines import RowView
-from widgets.visible import fit, fitted, plain_line, runs
+from widgets.printed import printed_line
+from widgets.visible import fit, fitted, runs
 
 
 class Column(NamedTuple):
@@ -78,7 +79,7 @@ class BoxTable(RowView[BoxRow]):
         words = (
             line(("! ", "look"), *tint(runs(row.needs), "look"))
             if row.needs
-            else runs(plain_line(row.last_line)[:300], "quiet")
+            else tint(printed_line(row.last_line), "quiet")
         )
         return (*parts, *fill_line(words, max(0, width - used)))
 

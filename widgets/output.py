@@ -9,7 +9,7 @@ from textual.binding import BindingType
 
 from widgets.ink import Line, line
 from widgets.lines import SCROLL_KEYS, LineView
-from widgets.visible import output_lines
+from widgets.printed import output_lines
 
 KEPT = 400
 """Lines that the view holds."""

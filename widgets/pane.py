@@ -20,9 +20,10 @@ from widgets.diff_view import diff_lines
 from widgets.ink import Line, crop_line, line, spread, tint, width_of
 from widgets.inked import Inked
 from widgets.patch import PatchIndex
+from widgets.printed import output_lines, printed_line
 from widgets.process_tree import layout, process_line
 from widgets.tally import summary, tally_rows
-from widgets.visible import fitted, output_lines, plain_line, runs
+from widgets.visible import fitted, runs
 
 VIEWS = ("tree", "denials", "diff", "output")
 """What a pane can show in its body, in the order in which it cycles."""
@@ -165,7 +166,7 @@ class BoxPane(Inked, can_focus=True):
         if view is None:
             return [line(("…", "idle"))] if not self.trouble else []
         if self.shows == "output":
-            return output_lines(view.output, room) if view.output else [line(("no output yet", "idle"))]
+            return output_lines(view.output, room) or [line(("no output yet", "idle"))]
         if self.shows == "denials":
             return self._denials(view, width, room)
         tree = self._tree(view, width, room)
@@ -182,19 +183,19 @@ class BoxPane(Inked, can_focus=True):
         return lines
 
     def _spare(self, view: BoxView, width: int, room: int) -> list[Line]:
-        """Below a short tree: the tail of the output, or of a box at rest its changes: no part is idle."""
-        if room < 3:
-            return []
+        """Below a short tree: the tail of the output, then as far as there is room the changes (of a box at
+        rest the changes first): no part is idle."""
         rule = line(("╌" * width, "faint"))
-        if not view.processes and self.patch is not None and len(self.patch):
-            return [rule, *diff_lines(self.patch, room - 1)]
-        if not view.output.strip():
-            return []
-        tail = output_lines(view.output, room)[: -1 if self._last_words(width) else None]
-        if not tail:
-            return []
-        gap: list[Line] = [()] * (room - 1 - len(tail))
-        return [rule, *(tint(one, "quiet") for one in tail), *gap]
+        parts: list[list[Line]] = []
+        tail = output_lines(view.output, room)[: -1 if self._last_words() else None] if room >= 3 else []
+        said = [tint(one, "quiet") for one in tail]
+        changed = diff_lines(self.patch, room) if self.patch is not None and room >= 3 else []
+        for part in (said, changed) if view.processes else (changed, said):
+            if part and room >= 3:
+                shown = part[-(room - 1) :] if part is said else part[: room - 1]
+                parts.append([rule, *shown])
+                room -= len(shown) + 1
+        return [one for part in parts for one in part]
 
     def _resting(self, view: BoxView) -> list[Line]:
         row = view.row
@@ -236,7 +237,7 @@ class BoxPane(Inked, can_focus=True):
             recent = list(self.samples)[-16 if width >= 64 else -8 :] if width >= 44 else []
             right = line((bars(recent), "live" if any(recent) else "faint"), (figures, "quiet"))
         middle = line(*marks.changes(row), *self._last_exit())
-        last = self._last_words(width)
+        last = self._last_words()
         return [denied, spread(middle, right, width), last]
 
     def _last_exit(self) -> Line:
@@ -249,12 +250,11 @@ class BoxPane(Inked, can_focus=True):
         ink = "quiet" if latest.exit == 0 else "look"
         return line(("   ", ""), *runs(" ".join(latest.argv)[:40], "quiet"), (f" exit {latest.exit}", ink))
 
-    def _last_words(self, width: int) -> Line:
-        text = self.row.last_line
-        if not text and self.view is not None and self.view.output:
-            lines = output_lines(self.view.output, 1)
-            return line(("› ", "faint"), *lines[0]) if lines and lines[0] else ()
-        return line(("› ", "faint"), *runs(plain_line(text)[: 4 * width])) if text else ()
+    def _last_words(self) -> Line:
+        said = printed_line(self.row.last_line)
+        if not said and self.view is not None and self.view.output:
+            said = printed_line(self.view.output)
+        return line(("› ", "faint"), *said) if said else ()
 
     # ------------------------------------------------------------ input
 

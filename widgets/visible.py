@@ -32,7 +32,6 @@ _OBEYED = (
 )
 _SPECIAL = re.compile(f"[{_OBEYED}]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_SGR = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 
 TAB = 4
 """Columns between tab stops where text is shown as lines (a diff, output)."""
@@ -119,12 +118,6 @@ def rich_text(value: str | bytes, style: str = "") -> Text:
     return result
 
 
-def plain_line(value: str | bytes) -> str:
-    """A line of program output: colour sequences (SGR, which can only colour) dropped, tabs expanded."""
-    text = _SGR.sub("", text_of(value))
-    return expand_tabs(text[:-1] if text.endswith("\r") else text)
-
-
 def expand_tabs(text: str, size: int = TAB) -> str:
     """Tabs as spaces by cell columns; ``str.expandtabs`` counts characters and resets at a CR."""
     if "\t" not in text:
@@ -139,18 +132,6 @@ def expand_tabs(text: str, size: int = TAB) -> str:
         column += pad
     out.append(parts[-1])
     return "".join(out)
-
-
-def output_lines(tail: bytes, limit: int) -> list[Line]:
-    """The last ``limit`` lines of a program's output, every control visible. Of a line that was rewritten
-    by CR (a progress bar) the last version is shown after a visible ``…\\r``, so nothing hides."""
-    kept = tail[-limit * 4096 :].rstrip(b"\r\n").split(b"\n")[-limit:]
-    lines: list[Line] = []
-    for raw in kept:
-        before, overwritten, last = raw.rstrip(b"\r").rpartition(b"\r")
-        head = (Run("…\\r", "escape"),) if overwritten and before else ()
-        lines.append((*head, *runs(plain_line(last[:4096]))))
-    return lines
 
 
 @lru_cache(maxsize=4096)

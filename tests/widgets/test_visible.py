@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from widgets.ink import crop_line, crop_line_left, fill_line, line, plain, spread, width_of, wrap_line
-from widgets.visible import crop, crop_left, expand_tabs, fit, fitted, output_lines, rich_text, runs, visible
+from widgets.visible import crop, crop_left, expand_tabs, fit, fitted, rich_text, runs, visible
 
 ANY = st.text(st.characters(codec=None), max_size=60)
 
@@ -108,21 +108,6 @@ def test_tabs_stop_by_cells() -> None:
     assert expand_tabs("a\tb") == "a   b"
     assert expand_tabs("日\tb") == "日  b"
     assert expand_tabs("\t\tx") == "        x"
-
-
-def test_output_shows_the_last_version_of_a_rewritten_line_and_that_it_was_rewritten() -> None:
-    lines = output_lines(b"10%\r55%\r100%\r\ndone\x1b]0;x\x07\n", 5)
-    assert [plain(one) for one in lines] == ["…\\r100%", "done\\x1b]0;x\\x07"]
-
-
-def test_output_drops_colours_only() -> None:
-    lines = output_lines(b"\x1b[1;31mred\x1b[0m \x1b[2Jgone\n", 5)
-    assert [plain(one) for one in lines] == ["red \\x1b[2Jgone"]
-
-
-def test_output_is_bounded_by_lines_and_by_bytes() -> None:
-    assert len(output_lines(b"y\n" * 1_000_000, 20)) == 20
-    assert sum(width_of(one) for one in output_lines(b"x" * 5_000_000, 20)) <= 4096
 
 
 def test_rich_text_reads_no_markup() -> None:

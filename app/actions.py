@@ -362,11 +362,20 @@ def bindings(*contexts: str) -> list[BindingType]:
             tooltip=action.tooltip,
             id=action.id,
             show=False,
-            priority=action.id == "quit",
         )
         for action in of_context(*contexts)
-        if not action.own
+        if not action.own and action.id != "quit"
     ]
+
+
+def quit_binding() -> BindingType:
+    """The key that leaves, for the application itself: it counts in dialogs and in the palette as well."""
+    from textual.binding import Binding
+
+    action = BY_ID["quit"]
+    return Binding(
+        action.key, "quit", action.text, tooltip=action.tooltip, id=action.id, show=False, priority=True
+    )
 
 
 def disabled_reason(action_id: str, situation: Situation) -> str:

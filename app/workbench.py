@@ -21,6 +21,7 @@ from textual.binding import BindingType
 from textual.command import Provider
 from textual.theme import Theme
 
+from app.actions import quit_binding
 from app.engine import EngineLike
 from app.palette import TablePalette
 from app.preferences import checked_keymap, refuse_terminal, theme_name
@@ -52,7 +53,7 @@ class Workbench(App[int], inherit_bindings=False):
     TITLE = "cloche"
     CSS_PATH: ClassVar[list[str | PurePath]] = [STYLES / "inks.tcss", STYLES / "screens.tcss"]
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {TablePalette}
-    BINDINGS: ClassVar[list[BindingType]] = []
+    BINDINGS: ClassVar[list[BindingType]] = [quit_binding()]
     ENABLE_COMMAND_PALETTE = True
     NOTIFICATION_TIMEOUT = 4
     ALLOW_SELECT = False
@@ -240,8 +241,8 @@ class Workbench(App[int], inherit_bindings=False):
             self.pop_screen()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A terminal that takes the keys takes all of them, the palette's too."""
-        if action == "command_palette":
+        """A terminal that takes the keys takes all of them, the palette's and the one that leaves too."""
+        if action in ("command_palette", "quit"):
             focused = self.focused
             if isinstance(focused, TerminalView) and focused.takes_keys:
                 return False

@@ -40,13 +40,14 @@ def apply_paragraphs(review: ReviewView, reviewed: int) -> list[Line | tuple[Lin
         _said("base", (review.snapshot.base[:12], "accent"), how),
         _said("commit", change, read),
         _said("snapshot", (review.snapshot.id, "accent")),
-        _said("policy", review.policy_digest[:40]),
+        *_digest(review),
     ]
     if review.row.unconfined:
         rows.append(line(("! nothing confined this box: what ran could write the result itself", "look")))
     warnings = [check for check in review.checks if check.verdict == "warn"]
     if warnings:
-        rows += [(), line((f"{len(warnings)} warnings stand", "look strong"))]
+        standing = "1 warning stands" if len(warnings) == 1 else f"{len(warnings)} warnings stand"
+        rows += [(), line((standing, "look strong"))]
         rows += [check_paragraph(check) for check in warnings[:40]]
     return rows
 
@@ -113,8 +114,14 @@ def export_paragraphs(review: ReviewView) -> Sequence[Line | tuple[Line, int]]:
         line("Writes patch.diff, report.md and receipt.json; nothing in the repository is changed."),
         _said("snapshot", (review.snapshot.id, "accent")),
         _said("branch", branch),
-        _said("policy", review.policy_digest[:40]),
+        *_digest(review),
     ]
+
+
+def _digest(review: ReviewView) -> tuple[Line, Line]:
+    """All of the policy's digest, in two halves: a narrow dialog has no room for 64 digits in a line."""
+    digest = visible(review.policy_digest)
+    return _said("policy", digest[:32]), _said("", digest[32:])
 
 
 def _said(word: str, *parts: str | Line | tuple[str, str]) -> Line:

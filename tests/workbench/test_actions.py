@@ -15,6 +15,7 @@ from app.screens.box import BoxScreen
 from app.screens.fleet import FleetScreen
 from app.screens.help import RELATED, help_paragraphs
 from app.screens.review import ReviewScreen
+from app.workbench import Workbench
 from backends.snapshots import CheckRow
 from tests.workbench import frozen
 from widgets.diff_view import DiffView
@@ -34,7 +35,8 @@ def test_ids_are_unique_and_contexts_known() -> None:
 
 @pytest.mark.parametrize("screen", SCREENS)
 def test_every_action_of_a_screen_is_bound_and_can_be_carried_out(screen: type[WorkbenchScreen]) -> None:
-    bound = {binding.id: binding for binding in screen.BINDINGS if isinstance(binding, Binding)}
+    given = (*Workbench.BINDINGS, *screen.BINDINGS)
+    bound = {binding.id: binding for binding in given if isinstance(binding, Binding)}
     for action in of_context(*screen.CONTEXTS, "anywhere"):
         if not action.own:
             assert bound[action.id].key == action.key

@@ -54,7 +54,7 @@ def _table(rows: Iterable[tuple[str, str]]) -> tuple[_Range, ...]:
     return tuple(sorted(ranges, key=lambda one: -one.bits))
 
 
-_METADATA = "a cloud's metadata service"
+METADATA = "a cloud's metadata service"
 _DOCUMENTATION = "for documentation only"
 
 IPV4 = _table(
@@ -63,16 +63,16 @@ IPV4 = _table(
         ("0.0.0.0/8", "this network"),
         ("10.0.0.0/8", "a private network"),
         ("100.64.0.0/10", "shared by a carrier (CGNAT)"),
-        ("100.100.100.200", _METADATA),
+        ("100.100.100.200", METADATA),
         ("127.0.0.0/8", "loopback"),
-        ("168.63.129.16", _METADATA),
+        ("168.63.129.16", METADATA),
         ("169.254.0.0/16", "link-local"),
-        ("169.254.169.254", _METADATA),
-        ("169.254.170.2", _METADATA),
-        ("169.254.170.23", _METADATA),
+        ("169.254.169.254", METADATA),
+        ("169.254.170.2", METADATA),
+        ("169.254.170.23", METADATA),
         ("172.16.0.0/12", "a private network"),
         ("192.0.0.0/24", "for protocols"),
-        ("192.0.0.192", _METADATA),
+        ("192.0.0.192", METADATA),
         ("192.0.2.0/24", _DOCUMENTATION),
         ("192.88.99.0/24", "a 6to4 relay"),
         ("192.168.0.0/16", "a private network"),
@@ -94,8 +94,8 @@ IPV6 = _table(
         ("2001:db8::/32", _DOCUMENTATION),
         ("3fff::/20", _DOCUMENTATION),
         ("fc00::/7", "a private network"),
-        ("fd00:ec2::/32", _METADATA),
-        ("fd20:ce::254", _METADATA),
+        ("fd00:ec2::/32", METADATA),
+        ("fd20:ce::254", METADATA),
         ("fe80::/10", "link-local"),
         ("fec0::/10", "site-local"),
         ("ff00::/8", "multicast"),

@@ -40,7 +40,7 @@ class Network:
             return Refusal("net", f"{host}:{DNS_PORT} (name server)", rule, LANE, BY_NAMESPACE)
         if _own(address.text):
             return None
-        return Refusal("net", f"{host}:{address.port}", rule, LANE, BY_NAMESPACE)
+        return Refusal("net", f"{host}:{address.port}{_named(address.text)}", rule, LANE, BY_NAMESPACE)
 
     def abstract(self, name: str) -> Refusal | None:
         """A host's abstract socket; with a network of its own the box has other ones of the same names."""
@@ -53,6 +53,13 @@ class Network:
         if name not in self._abstract:
             return None
         return Refusal("socket", f"unix:{name}", "host sockets are not granted", LANE, BY_NAMESPACE)
+
+
+def _named(text: str) -> str:
+    """What a reader of the tally should not have to know: that an address gives out a cloud's credentials."""
+    from backends.egress import addresses  # not before a box asks for a network that it does not have
+
+    return f" ({addresses.METADATA})" if addresses.METADATA in addresses.classify(text).reason else ""
 
 
 def _own(text: str) -> bool:

@@ -37,17 +37,22 @@ def tally_rows(tally: Tally) -> list[TallyRow]:
         )
         rows.append(TallyRow(("not observed", missing.kind), None, sentence))
     for what, count in tally.lost:
-        text = f"{count} {visible(what)} happened and could not be looked at"
-        rows.append(TallyRow(("lost", what), None, line(("lost     ", "idle strong"), (text, "idle"))))
+        lost = line((f"lost {units.count(count)}", "look strong"), ("  ", ""), *runs(what, "look"))
+        rows.append(
+            TallyRow(("lost", what), None, line(*lost, (" happened and could not be looked at", "idle")))
+        )
     return rows
 
 
 def summary(tally: Tally, width: int) -> Line:
-    """The tally in one line: the total, then the objects refused most, as far as there is room."""
+    """The tally in one line: the total, what was not seen, then the objects refused most, as far as there is
+    room."""
+    lost = sum(count for _, count in tally.lost)
+    unseen = line(("  ", ""), (f"lost {units.count(lost)}", "look strong")) if lost else ()
     if not tally.total:
-        return _nothing(tally)
-    parts: list[Run] = [Run(f"denied {units.count(tally.total)}", "denial strong")]
-    used = len(parts[0].text)
+        return line(*_nothing(tally)[:1], *unseen, *_nothing(tally)[1:])
+    parts: list[Run] = [Run(f"denied {units.count(tally.total)}", "denial strong"), *unseen]
+    used = sum(len(run.text) for run in parts)
     for place, row in enumerate(sorted(tally.rows, key=lambda row: (-row.count, -row.last))):
         text = visible(f"{row.kind} {row.object}")
         number = f" ×{units.count(row.count)}"
@@ -64,6 +69,9 @@ def summary(tally: Tally, width: int) -> Line:
 
 
 def _nothing(tally: Tally) -> Line:
+    if tally.lost:
+        unseen = ", ".join(f"{units.count(count)} {visible(what)}" for what, count in tally.lost[:3])
+        return line(("denied 0", "quiet"), (f"  {unseen} were not seen", "idle"))
     if tally.not_observed:
         kinds = ", ".join(missing.kind for missing in tally.not_observed[:3])
         return line(("denied 0", "quiet"), (f"  not observed at this tier: {kinds}", "idle"))

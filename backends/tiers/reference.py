@@ -156,7 +156,8 @@ WORKSPACE = """
 The agent runs as you, with your files, your network and your credentials within its reach. Its journal and
 its keeper are within its reach too: it can rewrite what they say, and it can apply its own result. Limits of
 one process are set. `cloche stop` ends the processes that descend from the box's launcher; one that took
-pains to leave that tree is not found.
+pains to leave that tree is not found. While such a box is live, the records of every other box of yours are
+within its reach as well: their fifth answer in `cloche status` names it.
 """
 
 

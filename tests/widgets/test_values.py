@@ -14,7 +14,7 @@ from widgets.box_table import BoxTable, shown_columns
 from widgets.checks import count_verdicts, evidence_paragraphs
 from widgets.file_list import FileList
 from widgets.header import Footer, FooterItem, Header
-from widgets.ink import line, plain, width_of
+from widgets.ink import Run, line, plain, width_of
 from widgets.output import OutputTail
 from widgets.pane import VIEWS, BoxPane, bars
 from widgets.patch import index_patch
@@ -66,6 +66,20 @@ def test_a_kind_that_is_not_observed_is_never_zero() -> None:
     tally = Tally((), 0, 0, (NotObserved("dns", "no resolver"),))
     assert plain(summary(tally, 80)) == "denied 0  not observed at this tier: dns"
     assert [plain(row.sentence) for row in tally_rows(tally)] == ["dns      not observed: no resolver"]
+
+
+def test_what_happened_and_was_not_seen_is_told_below_the_denials() -> None:
+    tally = Tally((), 0, 0, (), (("opens", 9),))
+    assert [plain(row.sentence) for row in tally_rows(tally)] == [
+        "lost     9 opens happened and could not be looked at"
+    ]
+    assert plain(summary(tally, 80)) == "denied 0  9 opens were not seen"
+
+
+def test_a_peak_that_cannot_be_told_is_not_shown_as_none() -> None:
+    data = {"session": 1, "exit": 0, "wall": 1.0, "cpu": 0.5, "peak_rss": None}
+    said = plain(sentence(JournalRecord(1, 0.0, "session-exit", data, "")))
+    assert said == "#1 exit 0  1.0s wall  0.5s cpu"
 
 
 def test_the_summary_names_what_was_refused_most_and_keeps_to_its_room() -> None:
@@ -190,6 +204,17 @@ async def test_executions_can_be_hidden_from_the_timeline() -> None:
         await pilot.press("e")
         assert not any("npm test" in row for row in text_of(view))
         assert "executions hidden" in text_of(view)[0]
+
+
+def test_what_was_lost_is_told_in_amber_beside_the_denials() -> None:
+    for tally in (frozen.DENIED, frozen.tally(unseen=frozen.DENIED.not_observed)):
+        lost = tally._replace(lost=(("opens", 9), ("execs", 2)))
+        short = summary(lost, 100)
+        assert Run("lost 11", "look strong") in short
+        assert plain(short).startswith(f"denied {tally.total}  lost 11  ")
+        rows = [row.sentence for row in tally_rows(lost)]
+        assert any(Run("lost 9", "look strong") in row and "opens happened" in plain(row) for row in rows)
+        assert "lost" not in plain(summary(tally, 100))
 
 
 def test_the_policy_tab_begins_with_the_five_answers_and_shows_what_is_not_enforced() -> None:

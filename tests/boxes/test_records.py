@@ -71,7 +71,7 @@ def test_refusals_of_a_command_that_still_runs_are_counted_up_to_the_question(
 
 def test_a_diff_of_a_running_box_tells_nothing_as_lost(engine: Engine, null: Streams) -> None:
     engine.create(NewBox(name="b"))
-    script = "sleep 60 >/dev/null 2>&1 </dev/null & echo new > new.txt"
+    script = "sleep 60 >/dev/null 2>&1 </dev/null & echo new > new.txt; sleep 0.3"
     assert engine.run("b", ["sh", "-c", script], streams=null).exit == 0
     for _ in range(3):
         assert [change.path for change in engine.snapshot_diff("b").changes] == [b"new.txt"]
@@ -80,3 +80,10 @@ def test_a_diff_of_a_running_box_tells_nothing_as_lost(engine: Engine, null: Str
     engine.stop("b")
     assert [record.data for record in journal.read(paths.journal) if record.kind == "lost"] == []
     assert "process_vm_readv" not in paths.keeper_log.read_text()
+
+
+def test_what_could_not_be_looked_at_stands_beside_the_denials(engine: Engine, cli: Cli) -> None:
+    engine.create(NewBox(name="b"))
+    journal.Journal(engine.find("b").journal).append("lost", {"what": "opens", "count": 9})
+    assert "lost: 9 opens happened and could not be looked at" in cli("denials", "b").out
+    assert json.loads(cli("denials", "b", "--json").out)["lost"] == {"opens": 9}

@@ -69,9 +69,6 @@ def summary(tally: Tally, width: int) -> Line:
 
 
 def _nothing(tally: Tally) -> Line:
-    if tally.lost:
-        unseen = ", ".join(f"{units.count(count)} {visible(what)}" for what, count in tally.lost[:3])
-        return line(("denied 0", "quiet"), (f"  {unseen} were not seen", "idle"))
     if tally.not_observed:
         kinds = ", ".join(missing.kind for missing in tally.not_observed[:3])
         return line(("denied 0", "quiet"), (f"  not observed at this tier: {kinds}", "idle"))

@@ -71,9 +71,9 @@ def test_a_kind_that_is_not_observed_is_never_zero() -> None:
 def test_what_happened_and_was_not_seen_is_told_below_the_denials() -> None:
     tally = Tally((), 0, 0, (), (("opens", 9),))
     assert [plain(row.sentence) for row in tally_rows(tally)] == [
-        "lost     9 opens happened and could not be looked at"
+        "lost 9  opens happened and could not be looked at"
     ]
-    assert plain(summary(tally, 80)) == "denied 0  9 opens were not seen"
+    assert plain(summary(tally, 80)) == "denied 0  lost 9"
 
 
 def test_a_peak_that_cannot_be_told_is_not_shown_as_none() -> None:

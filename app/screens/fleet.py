@@ -11,7 +11,7 @@ from textual.events import Key
 from textual.widgets import Input
 
 from app.actions import Situation, bindings
-from app.screens.fleet_parts import empty_words, fleet_line, pane_grid, searched
+from app.screens.fleet_parts import empty_words, fleet_line, pane_grid, row_heights, searched
 from app.screens.verbs import BoxVerbs
 from backends.snapshots import BoxRow, BoxView
 from widgets.box_table import BoxTable
@@ -160,7 +160,10 @@ class FleetScreen(BoxVerbs):
         grid = self.query_one("#panes", Grid)
         grid.set_class(self._columns == 2, "-two")
         grid.set_class(self._columns == 3, "-three")
-        grid.styles.grid_rows = str(lines)
+        grid.styles.grid_rows = row_heights(room, self._columns, lines, count)
+        last = count % self._columns
+        for place, pane in enumerate(self.panes(), 1):  # the last takes what its row has left
+            pane.styles.column_span = self._columns - last + 1 if last and place == count else 1
 
     def on_resize(self) -> None:
         self._arrange()

@@ -17,6 +17,15 @@ def pane_grid(width: int, height: int, count: int) -> tuple[int, int]:
     return columns, max(LOWEST, max(1, height) // min(rows, max(1, height // LOWEST)))
 
 
+def row_heights(height: int, columns: int, lines: int, count: int) -> str:
+    """Heights of the grid's rows, as its style takes them; where all fit, the first take what is left."""
+    rows = -(-max(1, count) // columns)
+    over = height - rows * lines
+    if over < 0:
+        return str(lines)
+    return " ".join(str(lines + over // rows + (place < over % rows)) for place in range(rows))
+
+
 def fleet_line(rows: tuple[BoxRow, ...], where: str, pattern: str) -> Line:
     """Where one is, how many boxes there are, how many live, how many need a person."""
     live = sum(row.live == "live" for row in rows)

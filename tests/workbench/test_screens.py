@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from textual.screen import ModalScreen
 
 from app.screens.box import BoxScreen
 from app.screens.dialogs import ConfirmScreen, ErrorScreen
 from app.screens.fleet import FleetScreen
-from app.screens.fleet_parts import pane_grid
+from app.screens.fleet_parts import pane_grid, row_heights
 from app.screens.new_box import NewBoxScreen
 from app.screens.outcome import ApplyScreen
 from app.screens.review import ReviewScreen
@@ -249,6 +250,33 @@ async def test_apply_names_branch_commit_and_digest_and_stays_disarmed_while_a_w
         assert isinstance(stage.app.screen, FleetScreen)
 
 
+async def test_apply_shows_the_whole_digest_and_counts_one_warning_as_one() -> None:
+    engine = frozen.FrozenEngine()
+    engine.checks = engine.checks[:1]
+    for size in SIZES:
+        async with play(engine, size) as stage:
+            await to_gate(stage)
+            await stage.press("P")
+            await stage.shows("1 warning stands")
+            assert sum(line.count("41aa" * 8) for line in stage.text().splitlines()) == 2  # in two halves
+
+
+@pytest.mark.parametrize("keys", [(), ("X",), ("question_mark",), ("ctrl+p",), ("n",), ("w", "w", "E", "P")])
+async def test_the_key_that_leaves_counts_in_every_dialog(keys: tuple[str, ...]) -> None:
+    engine = frozen.FrozenEngine()
+    async with play(engine) as stage:
+        await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
+        for key in keys:
+            if key == "P":
+                await stage.shows("Evidence", "loadOnce()")
+            await stage.press(key)
+        if keys:
+            await stage.until(lambda: isinstance(stage.app.screen, ModalScreen))
+        await stage.press("ctrl+q")
+        assert stage.app._exit
+        assert engine.asked == []
+
+
 async def test_apply_without_warnings_needs_one_answer_and_never_by_enter_alone() -> None:
     engine = frozen.FrozenEngine()
     engine.checks = tuple(check for check in frozen.CHECKS if check.verdict == "pass")
@@ -414,3 +442,28 @@ def test_panes_fill_the_screen_and_stay_readable(
     width: int, height: int, count: int, grid: tuple[int, int]
 ) -> None:
     assert pane_grid(width, height, count) == grid
+
+
+@pytest.mark.parametrize(
+    ("height", "columns", "lines", "count", "heights"),
+    [(38, 2, 12, 5, "13 13 12"), (48, 3, 24, 5, "24 24"), (22, 1, 11, 5, "11"), (22, 1, 22, 1, "22")],
+)
+def test_rows_that_fit_take_all_of_the_height(
+    height: int, columns: int, lines: int, count: int, heights: str
+) -> None:
+    assert row_heights(height, columns, lines, count) == heights
+
+
+@pytest.mark.parametrize(("size", "count"), [((120, 40), 2), ((120, 40), 5), ((200, 50), 2), ((200, 50), 5)])
+async def test_few_panes_leave_no_part_of_the_screen_empty(size: tuple[int, int], count: int) -> None:
+    async with play(frozen.FrozenEngine(frozen.FLEET[:count]), size) as stage:
+        await stage.shows("fix-auth", "loadOnce()")
+        panes = list(stage.app.screen.query(BoxPane))
+        assert max(pane.region.bottom for pane in panes) == size[1] - 1  # down to the footer
+        bottom = [pane for pane in panes if pane.region.bottom == size[1] - 1]
+        assert max(pane.region.right for pane in bottom) == max(pane.region.right for pane in panes)
+
+
+async def test_a_tall_pane_shows_tree_output_and_changes() -> None:
+    async with play(frozen.FrozenEngine(frozen.FLEET[:1]), (120, 50)) as stage:
+        await stage.shows("claude --resume", "Tests: 3 failed, 41 passed", "const t = await loadOnce()")

@@ -274,6 +274,7 @@ class Publisher:
                 tree.due = now + (SETTLE if period == DIFF_PERIOD else STAT_SETTLE)
             else:
                 tree.due = math.inf if tree.told else now + period
+        self._wake.set()
         self._changed("diff", key, (diff.base, diff.tree, diff.skipped), DiffRead(key, diff))
 
     def _changed(self, kind: str, key: str, value: object, message: Message) -> None:

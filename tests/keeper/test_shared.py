@@ -82,7 +82,7 @@ def test_too_many_descriptors_in_flight_are_named_as_what_they_are(keeper: Keepe
                     keeper.call("run", fds=(0, 1, 2), argv=["true"], env={}, cwd="")
                 assert (caught.value.code, caught.value.next_step.split(": ")[1]) == (
                     "descriptors",
-                    "cloche stop",
+                    "cloche ls --all, then cloche stop BOX",
                 )
                 code = 0
             finally:

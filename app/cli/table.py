@@ -399,7 +399,7 @@ VERBS: tuple[Verb, ...] = (
     Verb(
         "gc",
         "end",
-        "Remove applied and aborted boxes and what a killed `new` left behind.",
+        "Remove applied and aborted boxes and what a killed `new`, `rm` or probe left behind.",
         "boxes:gc",
         "cloche.gc/1",
         (Field("results", "list", "for each box: `box`, `removed`, `detail`, `error` or null"),),
@@ -449,7 +449,7 @@ VERBS: tuple[Verb, ...] = (
     Verb(
         "policy digest",
         "policy and host",
-        "Print the digest that names a policy.",
+        "Print the digest that names a policy: a box's, or that of a box made here now.",
         "policy:digest",
         "cloche.policy-digest/1",
         (Field("digest", "string", "SHA-256 of policy.json"),),

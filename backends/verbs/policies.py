@@ -51,7 +51,11 @@ def check(cwd: Path, path: Path | None) -> tuple[Finding, ...]:
             if one.problem is not None:
                 rows.append(Finding(name, "fail", one.problem.what, one.problem.why, one.problem.next_step))
                 continue
-            rows.append(Finding(name, "ok", f"profile {one.name} resolves", f"digest {one.digest}", ""))
+            rows.append(
+                Finding(
+                    name, "ok", f"profile {one.name} resolves", f"digest of what it states: {one.digest}", ""
+                )
+            )
             rows += [
                 Finding(name, "warn", f"{w.key} = {w.value}: {w.text}", w.where, "see docs/policy.md")
                 for w in one.warnings

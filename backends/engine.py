@@ -292,7 +292,7 @@ class Engine:
         return removal.remove_many(refs, self.find, force)
 
     def gc(self, everywhere: bool = True) -> tuple[RemovalOutcome, ...]:
-        """Remove applied and aborted boxes, and what a killed ``new`` left behind; nothing else."""
+        """Remove applied and aborted boxes, and what a killed ``new``, ``rm`` or probe left; nothing else."""
         from backends.verbs import removal
 
         return removal.collect(None if everywhere else self.repository_key)

@@ -199,6 +199,26 @@ async def test_a_file_that_is_written_shows_soon_in_its_pane(repo: Path, box: Ca
             await stage.shows("seen.txt", seconds=12.0)
 
 
+async def test_a_terminal_gets_the_key_that_leaves_and_reads_readably_elsewhere(
+    repo: Path, box: Callable[..., str]
+) -> None:
+    box("typed")
+    async with play(Engine(repo), cwd=repo) as stage:
+        await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
+        await stage.press("t")
+        await stage.shows("every key goes to it")
+        await stage.press("ctrl+q")
+        assert not stage.app._exit
+        await stage.type("echo said")
+        await stage.press("enter")
+        await stage.shows("said")
+        await stage.press("ctrl+right_square_bracket", "escape")
+        await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
+        await stage.shows("said")
+        assert "2004" not in stage.text()
+        assert "\\x1b" not in stage.text()
+
+
 async def test_a_flood_in_a_terminal_is_left_by_its_key(repo: Path, box: Callable[..., str]) -> None:
     box("loud")
     async with play(Engine(repo), cwd=repo) as stage:

@@ -91,7 +91,7 @@ def status_paragraphs(status: BoxStatus, origins: tuple[Origin, ...] = ()) -> li
                 ("profile ", "quiet"),
                 *runs(row.profile),
                 ("  policy ", "quiet"),
-                status.policy_digest[:16],
+                status.policy_digest,
                 ("  tree ", "quiet"),
                 status.tree_provider,
             ),

@@ -115,7 +115,7 @@ class ReviewScreen(BoxVerbs):
             ("  base ", "quiet"),
             f"{visible(review.branch.removeprefix('refs/heads/')) or 'detached'}@{review.snapshot.base[:7]}",
             ("  policy ", "quiet"),
-            review.policy_digest[:8],
+            f"{visible(review.policy_digest[:8])}…",
         )
         self.query_one(Header).show(parts, verdict_line(review.checks))
 

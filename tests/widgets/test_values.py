@@ -222,6 +222,7 @@ def test_the_policy_tab_begins_with_the_five_answers_and_shows_what_is_not_enfor
     questions = [row for row in shown.split("\n") if row.startswith("? ")]
     assert len(questions) == 5
     assert shown.index("Five questions") < shown.index("Claims of tier process") < shown.index("Values")
+    assert f"policy {frozen.STATUS.policy_digest}  tree" in shown
     assert "resources.mem 2G  not enforced no cgroup delegation for this user" in shown
     assert "✓ proved   a write outside the grants fails  proof: open(/etc/cloche-probe) gave EACCES" in shown
 

@@ -148,6 +148,7 @@ class BoxStatus(NamedTuple):
     claims: tuple[Claim, ...]
     answers: tuple[tuple[str, str], ...]  # the five questions and what holds for this box
     snapshot: SnapshotInfo | None
+    tree_reason: str = ""  # why this provider, as it was decided when the box was made
 
 
 class ReviewView(NamedTuple):

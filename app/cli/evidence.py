@@ -27,6 +27,7 @@ def status(context: Context, args: argparse.Namespace) -> int:
             policy_digest=found.policy_digest,
             launch_host=found.launch_host,
             tree_provider=found.tree_provider,
+            tree_reason=found.tree_reason,
             enforcement=found.enforcement,
             claims=found.claims,
             answers=found.answers,
@@ -42,7 +43,7 @@ def status(context: Context, args: argparse.Namespace) -> int:
         ("drift", "cannot be told" if row.drift is None else f"{row.drift} commits"),
         ("profile", row.profile),
         ("policy", found.policy_digest),
-        ("tree", found.tree_provider),
+        ("tree", ": ".join(filter(None, (found.tree_provider, found.tree_reason)))),
         ("launched", found.launch_host or "never: what follows a launch is not known yet"),
         ("purpose", row.purpose or "-"),
     ]

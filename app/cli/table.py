@@ -194,6 +194,7 @@ VERBS: tuple[Verb, ...] = (
                 "launch_host", "string", "node, kernel and boot of the last launch, empty before the first"
             ),
             Field("tree_provider", "string", "checkout or overlay"),
+            Field("tree_reason", "string", "why this provider, as it was decided when the box was made"),
             Field(
                 "enforcement",
                 "list",

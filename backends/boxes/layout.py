@@ -60,8 +60,26 @@ class BoxPaths(NamedTuple):
 
     @property
     def tree(self) -> Path:
-        """The working files, hostile once the box ran. ``.git`` in it is an inert, empty folder."""
+        """The working files, hostile once the box ran. ``.git`` in it is an inert, empty folder.
+
+        Of a box of provider ``overlay`` an empty folder: its files are whole only inside.
+        """
         return self.root / "tree"
+
+    @property
+    def upper(self) -> Path:
+        """What a box of provider ``overlay`` changed, hostile as ``tree`` is."""
+        return self.root / "upper"
+
+    @property
+    def work(self) -> Path:
+        """The kernel's scratch beside ``upper``, on the same file system."""
+        return self.root / "work"
+
+    @property
+    def layers(self) -> Path:
+        """Which shared layers lie below ``upper``; absent where the provider is ``checkout``."""
+        return self.root / "layers.json"
 
     @property
     def repo(self) -> Path:

@@ -36,6 +36,7 @@ class Manifest(NamedTuple):
     purpose: str = ""
     expires: float | None = None
     tree_provider: str = "checkout"
+    tree_reason: str = ""  # why this provider, as it was decided when the box was made
     detached: bool = False
     snapshot: dict[str, Any] | None = None  # id, base, base_tree, created, stat [files, added, deleted]
     applied: dict[str, Any] | None = None  # branch, old, new, mode, who, time

@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from backends.keeper.requests import Requests
     from backends.keeper.server import Server
     from backends.kernel.seccomp import FilterSpec
+    from backends.trees.overlay import Verification
     from backends.values import Claim
 
 LINGER = 300.0  # seconds after the last process of the box ended
 LINGER_VARIABLE = "CLOCHE_LINGER"
 READY_PATIENCE = 20.0  # seconds that init gets to prove its claims
+OVERLAY = "overlay"
 LAST_REPLIES = 1.0  # seconds that clients get to take their last replies
 
 
@@ -174,9 +176,22 @@ class _Serving:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         _raise_limits()
         spec = LaunchSpec(
-            paths, policy, paths.name, manifest.payload_uid, manifest.payload_gid, manifest.detached
+            paths,
+            policy,
+            paths.name,
+            manifest.payload_uid,
+            manifest.payload_gid,
+            manifest.detached,
+            manifest.tree_provider,
         )
-        box = tier.launch(spec)
+        # Checked while the box is built and proves its claims; no session starts before the verdict.
+        self._verification = _verification(spec, manifest)
+        try:
+            box = tier.launch(spec)
+        except BaseException:
+            if self._verification is not None:
+                self._verification.abandon()
+            raise
         gc.disable()  # until the box is ready: collecting while modules load finds nothing
         from backends.keeper.keeper import Keeper
         from backends.keeper.state import State
@@ -186,7 +201,7 @@ class _Serving:
             log,
             spec,
             box,
-            _filter_spec(policy) if box.notify is not None else None,
+            _filter_spec(policy, manifest.tree_provider) if box.notify is not None else None,
             lambda recorder: State(loop, paths, manifest, recorder),
             confined=tier.confined,
             linger=float(os.environ.get(LINGER_VARIABLE) or LINGER),
@@ -217,6 +232,8 @@ class _Serving:
                     "cloche probe says what this host can enforce",
                     code="launch-refused",
                 )
+            if self._verification is not None:
+                self._verification.result()
             self._open(claims)
         except ClocheError as error:
             self._failure = error
@@ -289,11 +306,20 @@ def _settle_down() -> None:
     gc.enable()
 
 
-def _filter_spec(policy: Policy) -> FilterSpec:
+def _filter_spec(policy: Policy, tree_provider: str) -> FilterSpec:
     """What the box's filter asks us, as its tier built it."""
     from backends.tiers.process import filter_spec
 
-    return filter_spec(policy)
+    return filter_spec(policy, tree_provider)
+
+
+def _verification(spec: LaunchSpec, manifest: Manifest) -> Verification | None:
+    """The check of the shared layers below a box's tree, begun; ``None`` where nothing is shared."""
+    if manifest.tree_provider != OVERLAY:
+        return None
+    from backends.trees.overlay import Verification
+
+    return Verification(spec.paths, manifest.base_tree)
 
 
 def _raise_limits() -> None:

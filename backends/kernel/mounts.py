@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from backends.kernel.syscalls import syscall
@@ -27,8 +28,10 @@ MOUNT_ATTR_RDONLY = 0x1
 MOUNT_ATTR_NOSUID = 0x2
 MOUNT_ATTR_NODEV = 0x4
 MOUNT_ATTR_NOEXEC = 0x8
+MOUNT_ATTR_IDMAP = 0x00100000
 AT_FDCWD = -100
 AT_RECURSIVE = 0x8000
+AT_EMPTY_PATH = 0x1000
 _OPEN_TREE_CLONE = 0x1
 _MOVE_MOUNT_F_EMPTY_PATH = 0x4
 _MOVE_MOUNT_T_SYMLINKS = 0x10  # a descriptor's name in proc is a link to its folder
@@ -117,9 +120,41 @@ def overlay(top: Target, source: Target, target: Target) -> None:
     mount("overlay", target, "overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, f"userxattr,{lower}")
 
 
-def whiteout(path: str) -> None:
+def overlay_writable(lowers: Sequence[Target], upper: Target, work: Target, target: Target) -> None:
+    """``lowers``, the topmost first, with ``upper`` over them to take every change; ``work`` is its scratch.
+
+    ``userxattr``: the marks are ``user.overlay.*`` attributes, so that a user namespace may make them. With
+    it the kernel neither makes nor follows redirects and metadata-only copies: what lies in ``upper`` is
+    whole files, marked folders and whiteouts. ``upper`` and ``work`` lie on one file system that has user
+    attributes; EINVAL otherwise.
+    """
+    names = ":".join(os.fsdecode(_name(lower)) for lower in lowers)
+    options = f"userxattr,lowerdir={names},upperdir={os.fsdecode(_name(upper))}"
+    options += f",workdir={os.fsdecode(_name(work))}"
+    mount("overlay", target, "overlay", MS_NOSUID | MS_NODEV, options)
+
+
+def bind_as(source: Target, target: Target, namespace: int) -> None:
+    """Shows ``source`` at ``target``, read-only, with the owners that the user namespace ``namespace`` maps.
+
+    An idmapped mount (mount_setattr(2), Linux 5.12; below an overlay 5.19): what belongs to an id that the
+    namespace calls ``n`` inside is shown as belonging to the id outside. Takes CAP_SYS_ADMIN over the file
+    system itself, so the host's root. ``OSError`` EINVAL where the file system cannot.
+    """
+    flags = _OPEN_TREE_CLONE | os.O_CLOEXEC
+    tree = syscall("open_tree", AT_FDCWD, _name(source) + b"\0", flags)
+    try:
+        attributes = MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV
+        value = struct.pack("=QQQQ", attributes, 0, 0, namespace)
+        syscall("mount_setattr", tree, b"\0", AT_EMPTY_PATH, value, 32)
+        syscall("move_mount", tree, b"\0", AT_FDCWD, _name(target) + b"\0", _MOVE_MOUNT_F_EMPTY_PATH)
+    finally:
+        os.close(tree)
+
+
+def whiteout(path: str | bytes, *, dir_fd: int | None = None) -> None:
     """Makes an entry that hides this name in the layers below (a 0:0 device, allowed to anybody)."""
-    os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
+    os.mknod(path, stat.S_IFCHR, os.makedev(0, 0), dir_fd=dir_fd)
 
 
 def proc(target: Target) -> None:

@@ -5,6 +5,7 @@ Source: namespaces(7), user_namespaces(7), netdevice(7).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -45,6 +46,31 @@ def map_ids(pid: int | None, uids: tuple[Extent, ...], gids: tuple[Extent, ...],
         _deny_setgroups(process)
     _write(f"/proc/{process}/uid_map", _extents(uids))
     _write(f"/proc/{process}/gid_map", _extents(gids))
+
+
+def mapping(uids: tuple[Extent, ...], gids: tuple[Extent, ...]) -> int:
+    """A descriptor of a new user namespace with these maps, in which no process lives (idmapped mounts)."""
+    made, done = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            unshare(CLONE_NEWUSER)
+            os.write(made[1], b"1")
+            os.close(done[1])
+            os.read(done[0], 1)
+        finally:
+            os._exit(0)
+    os.close(made[1])
+    os.close(done[0])
+    try:
+        if not os.read(made[0], 1):
+            raise OSError(errno.EPERM, "no user namespace could be made for a mapping")
+        map_ids(pid, uids, gids, setgroups=True)
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(done[1])
+        os.close(made[0])
+        os.waitpid(pid, 0)
 
 
 def _deny_setgroups(process: str) -> None:

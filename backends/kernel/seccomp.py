@@ -95,6 +95,7 @@ MODE_CALLS: tuple[tuple[str, int, int | None], ...] = (
     ("openat", 3, 2),
 )
 OPEN_CALLS = ("creat", "open", "openat")
+RENAME_CALLS = ("rename", "renameat", "renameat2")
 
 # Calls that change a process by its number: (name, index of the pid, index of the kind of number or None, the
 # kind that means every process of a user). The kernel asks for nothing but the same uid.
@@ -118,12 +119,13 @@ class FilterSpec(NamedTuple):
     connects: bool = True  # connect, and sendto with an address
     unix: bool = True  # AF_UNIX sockets inside
     debug: bool = False  # ptrace and its like inside
+    renames: bool = False  # asked about where the tree is an overlay, which cannot move a folder by itself
 
 
 class Notice(NamedTuple):
     """What one notification is: ``errno`` to refuse it with, or ``None`` to let it go on."""
 
-    kind: str  # syscall, socket, open, exec, connect
+    kind: str  # syscall, socket, open, exec, connect, rename
     call: str
     detail: str  # for refusals: what was asked, in kernel names
     errno: int | None
@@ -167,6 +169,8 @@ def _dispatch(spec: FilterSpec) -> list[tuple[str, str]]:
     pairs += [(name, f"mode-{mode}") for name, mode, flags in MODE_CALLS if flags is None and name != "creat"]
     pairs += [("unshare", "unshare"), ("personality", "personality")]
     pairs += [(name, f"change-{kind}") for name, _, _, kind in CHANGE_CALLS]
+    if spec.renames:
+        pairs += [(name, "notify") for name in RENAME_CALLS]
     for row in DENIED:
         if not (row.debug and spec.debug):
             pairs.append((row.name, "notify" if row.counted else "enosys"))
@@ -272,6 +276,8 @@ def classify(spec: FilterSpec, nr: int, args: Sequence[int], arch: str | None = 
         return Notice("exec", name, "", None)
     if name in ("connect", "sendto"):
         return Notice("connect", name, "", None)
+    if name in RENAME_CALLS:
+        return Notice("rename", name, "", None)
     for call, mode, flags in MODE_CALLS:
         if name == call and (flags is None or words[flags] & O_MAKES) and words[mode] & SET_ID:
             return Notice(

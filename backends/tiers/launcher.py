@@ -166,6 +166,14 @@ def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
         control, death = keep_only(control, death)
         privileged = os.geteuid() == 0
         uid, gid = os.geteuid(), os.getegid()
+        if privileged and build.root.lowers:
+            shown: list[RootPlan] = []
+            _stage(
+                "layers",
+                "the shared layers are shown as the payload's own",
+                lambda: shown.append(root.map_lowers(build.root, build.uid, build.gid)),
+            )
+            build = build._replace(root=shown[0])
         flags = _BASE_FLAGS | (namespaces.CLONE_NEWNET if build.own_network else 0)
         _stage("userns", "new namespaces are made", lambda: namespaces.unshare(flags))
         if not privileged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backends.boxes.layout import BoxPaths, state_dir
 from backends.errors import Refused
@@ -26,9 +26,10 @@ LANDLOCK_HOST_NETWORK = 6  # abstract sockets of the host are in sight then; fro
 _DEVICE = landlock.FS_READ_FILE | landlock.FS_WRITE_FILE | landlock.FS_TRUNCATE | landlock.FS_IOCTL_DEV
 
 
-def filter_spec(policy: Policy) -> FilterSpec:
+def filter_spec(policy: Policy, tree_provider: str = "checkout") -> FilterSpec:
     """What the filter of a box with ``policy`` asks its keeper."""
     return FilterSpec(
+        renames=tree_provider == "overlay",
         opens=policy.observe,
         execs=True,
         connects=policy.observe != "none",
@@ -194,6 +195,7 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
         shm=policy.resources.shm,
         owner=(etc.UID, etc.UID) if os.geteuid() == 0 else (0, 0),
         shares=shares.wanted(policy.resources.shm),
+        **_layered(spec),
     )
     writes = tuple(step.path for step in plan.steps if isinstance(step, grants.Folder))
     single = tuple(step.path for step in plan.steps if isinstance(step, grants.File) and step.writable)
@@ -219,7 +221,7 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
         own_network=not host_network,
         loopback=policy.net.loopback and not host_network,
         rules=_rules(writes, single),
-        program=seccomp.build(filter_spec(policy)),
+        program=seccomp.build(filter_spec(policy, spec.tree_provider)),
         settings=Settings(spec.box_name, held.limits, promises),
         groups=held.groups,
     )
@@ -229,11 +231,12 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
 def _own_folders(spec: LaunchSpec) -> None:
     """What the box may have made unusable of its own folders is put right, so that it starts again."""
     paths = spec.paths
+    tree_folder = paths.upper if spec.tree_provider == "overlay" else paths.tree
     try:
-        for folder in (paths.tree, paths.home, paths.repo):
+        for folder in (tree_folder, paths.home, paths.repo):
             if folder != paths.repo or folder.is_dir():
                 modes.open_up(os.fspath(folder))
-        tree = os.open(paths.tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        tree = os.open(tree_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             inert.make(tree)
         finally:
@@ -241,10 +244,20 @@ def _own_folders(spec: LaunchSpec) -> None:
     except OSError as error:
         raise Refused(
             f"the process tier cannot start box {spec.box_name}",
-            f"its own folders: {error.filename or paths.tree}: {os.strerror(error.errno or 0)}",
+            f"its own folders: {error.filename or tree_folder}: {os.strerror(error.errno or 0)}",
             remedy("tree"),
             code="launch-tree",
         ) from error
+
+
+def _layered(spec: LaunchSpec) -> dict[str, Any]:
+    """The fields of a root plan that say what the tree is made of, where it is not one folder."""
+    if spec.tree_provider != "overlay":
+        return {}
+    from backends.trees import overlay
+
+    lowers = tuple(str(folder) for folder in overlay.lowers(spec.paths))
+    return {"lowers": lowers, "upper": str(spec.paths.upper), "work": str(spec.paths.work)}
 
 
 def _records(paths: BoxPaths, policy: Policy) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ class LaunchSpec(NamedTuple):
     payload_uid: int  # host uid that the box's processes run as; the user's own unless root started it
     payload_gid: int
     detached: bool  # no source repository
+    tree_provider: str = "checkout"  # checkout: the tree is a folder; overlay: changes over shared layers
 
 
 class LiveBox(NamedTuple):

@@ -15,6 +15,8 @@ REMEDIES: dict[str, str] = {
     "devpts": "use a kernel with CONFIG_DEVPTS (its instances may be mounted in user namespaces)",
     "overlay": "use a kernel from 5.11 with overlayfs (modprobe overlay), or grant a folder of another file "
     "system",
+    "layers": "use a kernel from 5.19 and a file system with idmapped mounts for the cache, or state tree = "
+    '"checkout" and make the box anew',
     "grant": "correct the grant in the profile, then make the box anew",
     "tree": "the box's folders are damaged: cloche doctor, or make the box anew",
     "landlock": "use a kernel from 5.19 with Landlock enabled: lsm=landlock,... on its command line",

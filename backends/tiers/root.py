@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from backends.kernel import mounts, shares
+from backends.kernel import mounts, namespaces, shares
 from backends.kernel.mounts import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY
 from backends.kernel.shares import Share
 from backends.policy.identity import describe
@@ -65,6 +65,9 @@ class RootPlan(NamedTuple):
     shm: int
     owner: tuple[int, int]  # uid and gid of the payload, as this user namespace names them
     shares: tuple[Share, ...]
+    lowers: tuple[str, ...] = ()  # layers of the tree, the topmost first; () where it is one folder
+    upper: str = ""  # what the box changes of them
+    work: str = ""
 
 
 class BuildError(Exception):
@@ -75,6 +78,33 @@ class BuildError(Exception):
         self.stage = stage
         self.what = what
         self.error = error
+
+
+_LOWERS_SIZE = 1 << 20
+
+
+def map_lowers(plan: RootPlan, uid: int, gid: int) -> RootPlan:
+    """Shows the layers, which belong to the host's root, as the payload's own, in a mount namespace of ours.
+
+    For the host's root before it leaves the host's user namespace: an overlay keeps the owner of what it
+    copies up, and the box's processes would be refused at every file that is root's. The folder of the tree,
+    empty on disk, takes the mounts.
+    """
+    namespaces.unshare(namespaces.CLONE_NEWNS)
+    mounts.make_private()
+    mounts.tmpfs(plan.tree, _LOWERS_SIZE, 0o700)
+    namespace = namespaces.mapping(((0, uid, 1),), ((0, gid, 1),))
+    try:
+        shown = []
+        for number, lower in enumerate(plan.lowers):
+            place = f"{plan.tree}/{number}"
+            os.mkdir(place)
+            with _Folder(lower) as source:
+                mounts.bind_as(source, place, namespace)
+            shown.append(place)
+    finally:
+        os.close(namespace)
+    return plan._replace(lowers=tuple(shown))
 
 
 def build(plan: RootPlan) -> tuple[str, ...]:
@@ -111,8 +141,11 @@ class _Builder:
             yield step.path, stage, f"the grant {step.path}", partial(self.grant, step)
         for source, inside in self.plan.objects:
             yield inside, "overlay", f"the borrowed objects {source}", partial(self.objects, source, inside)
-        for source, inside in ((self.plan.tree, etc.TREE), (self.plan.home, etc.HOME)):
-            yield inside, "tree", f"the box's own {inside}", partial(self.own_folder, source, inside)
+        yield etc.HOME, "tree", "the box's home", partial(self.own_folder, self.plan.home, etc.HOME)
+        if self.plan.lowers:
+            yield etc.TREE, "layers", "the box's changes over the shared layers", self.layered_tree
+        else:
+            yield etc.TREE, "tree", "the box's tree", partial(self.own_folder, self.plan.tree, etc.TREE)
         yield f"{etc.TREE}/.git", "tree", "the box's repository", self.repository
 
     @staticmethod
@@ -273,6 +306,12 @@ class _Builder:
                 mounts.bind(repo, point, _READ_WRITE if self.plan.repo else _READ_ONLY)
             finally:
                 os.close(point)
+
+    def layered_tree(self) -> None:
+        with contextlib.ExitStack() as stack:
+            lowers = [stack.enter_context(_Folder(lower)) for lower in self.plan.lowers]
+            upper, work = (stack.enter_context(_Folder(path)) for path in (self.plan.upper, self.plan.work))
+            mounts.overlay_writable(lowers, upper, work, self.folder(etc.TREE))
 
     def finish(self) -> None:
         mounts.unmount(self.at(_LAYERS))

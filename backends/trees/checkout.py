@@ -62,7 +62,13 @@ def checkout(git: Git, tree: str, dest: Path, *, owner: tuple[int, int] | None =
     itself. Returns what was written in the tree's order. ``Refused`` names the path that cannot be written,
     also where two names of the tree are one on this file system.
     """
-    rows = listing(git.run("ls-tree", "-r", "-z", "--full-tree", tree))
+    return write_rows(git, listing(git.run("ls-tree", "-r", "-z", "--full-tree", tree)), dest, owner=owner)
+
+
+def write_rows(
+    git: Git, rows: list[Row], dest: Path, *, owner: tuple[int, int] | None = None
+) -> list[Written]:
+    """:func:`checkout` of some rows of a tree, in the tree's order."""
     root = os.open(dest, FOLDER_FLAGS)
     try:
         return _write(git, rows, root, owner)

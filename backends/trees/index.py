@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from backends.trees.checkout import GITLINK, SYMLINK, Written
@@ -29,6 +29,34 @@ def write(path: Path, written: Iterable[Written], hash_name: str = "sha1") -> No
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(build(written, hash_name))
     fresh.rename(path)
+
+
+def splice(old: bytes, gone: set[bytes], written: Iterable[Written], hash_name: str = "sha1") -> bytes:
+    """The index ``old`` (from :func:`build`) without the paths ``gone``, with ``written`` in their places.
+
+    ``ValueError`` when ``old`` is not such an index.
+    """
+    width = hashlib.new(hash_name, usedforsecurity=False).digest_size
+    fresh = {item.row.path: _entry(item) for item in written}
+    if old[:8] != SIGNATURE + struct.pack(">I", VERSION):
+        raise ValueError("not an index of version 2")
+    kept = [(path, entry) for path, entry in _entries(old, width) if path not in gone and path not in fresh]
+    # Both are in order but for the few that are new: a sort of nearly sorted rows is one pass.
+    entries = sorted([*kept, *fresh.items()])
+    body = SIGNATURE + struct.pack(">II", VERSION, len(entries)) + b"".join(entry for _, entry in entries)
+    return body + hashlib.new(hash_name, body, usedforsecurity=False).digest()
+
+
+def _entries(data: bytes, width: int) -> Iterator[tuple[bytes, bytes]]:
+    """Path and bytes of each entry; ``width`` is that of an object id."""
+    fixed = 40 + width + 2
+    at, end = 12, len(data) - width
+    while at < end:
+        name = at + fixed
+        stop = data.index(b"\0", name)
+        following = at + (stop - at) // 8 * 8 + 8
+        yield data[name:stop], data[at:following]
+        at = following
 
 
 def _entry(item: Written) -> bytes:

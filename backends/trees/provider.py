@@ -43,7 +43,7 @@ def prepare(
         packs.abandon(building)
         raise
     repo.make_private(
-        paths, base, objects, written, history=history, shallow=_shallow(origin), owner=owner
+        paths, base, objects, written, history=history, shallow=shallow(origin), owner=owner
     )  # fmt: skip
     if owner:
         os.chown(paths.tree, *owner)
@@ -75,7 +75,7 @@ def remember(paths: BoxPaths, written: list[Written]) -> None:
     (paths.quarantine / quarantine.STAT_CACHE).write_bytes(statcache.serialise(records))
 
 
-def _shallow(origin: Source) -> bytes:
+def shallow(origin: Source) -> bytes:
     """Where the source's history is cut (``shallow`` of gitrepository-layout(5)), empty when it is whole."""
     path = Path(origin.common_dir) / "shallow"
     return path.read_bytes() if path.exists() else b""

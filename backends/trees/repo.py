@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,13 +48,15 @@ def make_private(
     paths: BoxPaths,
     base: Base,
     objects: Path,
-    written: Iterable[Written],
+    written: Iterable[Written] | Path,
     *,
     history: str = "full",
     shallow: bytes = b"",
     owner: tuple[int, int] | None = None,
 ) -> None:
     """Make the box's repository: HEAD on ``cloche/<box>`` at the base, index ready for the files ``written``.
+
+    ``written`` may be the path of such an index, which is copied.
 
     ``objects`` is the folder from :mod:`backends.trees.packs`. With ``history`` "none" the base's tree is a
     root commit of its own. ``shallow`` is the source's file of that name, when its history is cut.
@@ -72,7 +75,10 @@ def make_private(
         references[base.ref] = commit  # so that `git diff main` means inside what it means outside
     lines = [f"{references[ref]} {ref}\n" for ref in sorted(references)]
     (root / "packed-refs").write_bytes(b"# pack-refs with: sorted\n" + os.fsencode("".join(lines)))
-    index.write(root / "index", written, hash_name)
+    if isinstance(written, Path):
+        shutil.copyfile(written, root / "index")
+    else:
+        index.write(root / "index", written, hash_name)
     (paths.root / OBJECTS_FILE).write_text(
         json.dumps({"version": OBJECTS_VERSION, "folders": [os.fspath(objects)]}, indent=1) + "\n"
     )

@@ -18,6 +18,7 @@ from backends.boxes.lifecycle import CREATED
 from backends.boxes.manifest import VERSION, Manifest, save, write_atomically
 from backends.boxes.place import DETACHED, key_of
 from backends.errors import Busy, Refused, UsageError
+from backends.trees import choice
 from backends.trees import source as sources
 from backends.trees.values import Source
 from backends.verbs import files, passage, removal, settlement
@@ -89,6 +90,7 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
             if settled.policy.tier == "workspace":
                 _branch_is_free(paths, place)
             uid, gid = _payload(settled.policy.tier)
+            chosen = choice.choose(settled.policy.tree, settled.policy.tier, paths)
             manifest = Manifest(
                 name=paths.name,
                 repository="" if detached else (place.work_tree or place.common_dir),
@@ -107,6 +109,8 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
                 purpose=request.purpose,
                 expires=request.expires,
                 detached=detached,
+                tree_provider=chosen.provider,
+                tree_reason=chosen.why,
             )
             _intend(paths, manifest)
             steps.done("intent")
@@ -211,6 +215,8 @@ def _commit(paths: BoxPaths, manifest: Manifest, steps: Steps) -> None:
             "profile": manifest.profile,
             "policy_digest": manifest.policy_digest,
             "purpose": manifest.purpose,
+            "tree_provider": manifest.tree_provider,
+            "tree_reason": manifest.tree_reason,
             "detached": manifest.detached,
         },
         sync=True,

@@ -6,7 +6,7 @@ import os
 
 from backends.boxes.layout import BoxPaths
 from backends.boxes.manifest import Manifest
-from backends.trees import provider
+from backends.trees import choice, provider
 from backends.trees.values import Base, Source
 
 
@@ -20,5 +20,9 @@ def make(paths: BoxPaths, manifest: Manifest, place: Source, base: Base, history
         os.chown(paths.home, *given)
     if manifest.tier == "workspace":
         provider.prepare_worktree(paths, place, base)
+    elif manifest.tree_provider == choice.OVERLAY:
+        from backends.trees import overlay
+
+        overlay.prepare(paths, place, base, history=history, owner=given)
     else:
         provider.prepare(paths, place, base, history=history, owner=given)

@@ -154,7 +154,7 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
     for parent in [root / repository_key] if repository_key else sorted(root.glob("*")):
         for left in sorted(parent.glob(f"{REMOVING}*")):
             done.append(_outcome(f"{parent.name}/{left.name}", delete, left, "was half removed; removed"))
-    return (*done, *_stale_probes(), *_prune_packs())
+    return (*done, *_stale_probes(), *_prune_packs(), *_prune_layers())
 
 
 def _stale_probes() -> list[RemovalOutcome]:
@@ -181,6 +181,23 @@ def _prune_packs() -> tuple[RemovalOutcome, ...]:
         )
         return (RemovalOutcome(name, False, failure.why, failure.as_dict()),)
     return (RemovalOutcome(name, True, f"{count} that no box borrows; removed", None),) if count else ()
+
+
+def _prune_layers() -> tuple[RemovalOutcome, ...]:
+    """Remove shared layers that no box names any more; with a box that cannot be asked, none."""
+    from backends.trees import layers
+
+    name = "shared layers"
+    try:
+        boxes = list(store.folders())
+        live = any(liveness.read(paths).kind in ("live", "lost") for paths in boxes)
+        count = layers.prune({tree for paths in boxes for tree in layers.used(paths)}, live=live)
+    except (ClocheError, OSError, ValueError, KeyError) as error:
+        failure = ClocheError(
+            "shared layers were not removed", str(error), "cloche doctor", code="layers-not-removed"
+        )
+        return (RemovalOutcome(name, False, failure.why, failure.as_dict()),)
+    return (RemovalOutcome(name, True, f"{count} that no box names; removed", None),) if count else ()
 
 
 def undo(paths: BoxPaths) -> None:

@@ -40,6 +40,7 @@ def status(paths: BoxPaths, row: BoxRow) -> BoxStatus:
         ),
         answers(manifest, policy, unconfined_neighbours(paths)),
         info(manifest.snapshot) if manifest.snapshot else None,
+        manifest.tree_reason,
     )
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError
@@ -107,7 +108,7 @@ class Keeper:
             log,
             spec.policy.resources,
             box.init,
-            (os.fspath(spec.paths.tree), os.fspath(spec.paths.home)),
+            (os.fspath(_changed(spec)), os.fspath(spec.paths.home)),
             box.cgroups,
             Actions(
                 self.deny,
@@ -358,6 +359,11 @@ class Keeper:
         self.live.end(self._why)
         if self.live.facts:
             self.state.save()
+
+
+def _changed(spec: LaunchSpec) -> Path:
+    """The folder that grows with what the box writes into its tree."""
+    return spec.paths.upper if spec.tree_provider == "overlay" else spec.paths.tree
 
 
 def _usage(message: Mapping[str, object]) -> Usage | None:

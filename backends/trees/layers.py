@@ -199,7 +199,7 @@ def _make(git: Git, tree: str, key: str) -> Layer:
 
 def _finish(git: Git, tree: str, key: str, fresh: Path, below: tuple[str, ...], entries: bytes) -> None:
     (fresh / "index").write_bytes(entries)
-    (fresh / "rules").write_bytes(_rules(git, (fresh / "listing").read_bytes()))
+    (fresh / "rules").write_bytes(rules(git, (fresh / "listing").read_bytes()))
     seal.write(fresh / "tree", fresh / "seal")
     about = {
         "version": VERSION,
@@ -221,8 +221,8 @@ def _whole(git: Git, tree: str, fresh: Path) -> tuple[tuple[str, ...], bytes]:
     return (), index.build(written, _hash_name(tree))
 
 
-def _rules(git: Git, listing: bytes) -> bytes:
-    """The base's ``.gitignore`` files as ``path NUL length NUL content``."""
+def rules(git: Git, listing: bytes) -> bytes:
+    """The ``.gitignore`` files of a tree as ``path NUL length NUL content``, by its listing."""
     wanted: list[tuple[bytes, bytes]] = []
     at = listing.find(b".gitignore\0")
     while at >= 0:

@@ -17,7 +17,7 @@ from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError, Refused
 from backends.kernel import modes
 from backends.snapshots import DiffStat
-from backends.trees import findings, quarantine
+from backends.trees import findings, layers, quarantine
 from backends.trees.git import Output, failure
 from backends.trees.values import Finding, Limits, TreeSnapshot
 
@@ -64,11 +64,27 @@ def stat(paths: BoxPaths, base_tree: str, tree: str) -> DiffStat:
 
 def listing(paths: BoxPaths, tree: str) -> Path:
     """A file with ``git ls-tree -r -z`` of ``tree``, made once for one tree."""
+    layer = layers.find(tree) if layers.used(paths) else None
+    if layer is not None:
+        return layer.listing
     kept = paths.quarantine / f"listing-{tree}"
     if not kept.exists():
         fresh = paths.quarantine / f"listing-{tree}.{os.getpid()}"
         with open(fresh, "wb") as file:
             quarantine.git(paths).run("ls-tree", "-r", "-z", "--full-tree", tree, stdout=file.fileno())
+        fresh.rename(kept)
+    return kept
+
+
+def rules(paths: BoxPaths, tree: str) -> Path:
+    """A file with the ``.gitignore`` files of ``tree``, as :func:`backends.trees.layers.rules` gives them."""
+    layer = layers.find(tree)
+    if layer is not None:
+        return layer.rules
+    kept = paths.quarantine / f"rules-{tree}"
+    if not kept.exists():
+        fresh = paths.quarantine / f"rules-{tree}.{os.getpid()}"
+        fresh.write_bytes(layers.rules(quarantine.git(paths), listing(paths, tree).read_bytes()))
         fresh.rename(kept)
     return kept
 
@@ -88,19 +104,22 @@ def _read(paths: BoxPaths, base_tree: str, limits: Limits, confine: bool) -> tup
             stack.callback(os.close, fd)
             return fd
 
+        layered = bool(layers.used(paths))
+        place = paths.upper if layered else paths.tree
         try:
-            modes.open_up(os.fspath(paths.tree))  # the box may have closed it, and with it its own work
-            tree = opened(paths.tree, os.O_RDONLY | os.O_DIRECTORY)
+            modes.open_up(os.fspath(place))  # the box may have closed it, and with it its own work
+            tree = opened(place, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise ClocheError(
                 f"the files of {paths.name} cannot be read",
-                f"{paths.tree}: {error.strerror}",
+                f"{place}: {error.strerror}",
                 f"look at what is there, or remove the box: cloche rm {paths.name}",
                 code="no-tree",
             ) from error
         job: dict[str, Any] = {
             "tree": tree,
             "listing": opened(listing(paths, base_tree), os.O_RDONLY),
+            "rules": opened(rules(paths, base_tree), os.O_RDONLY) if layered else None,
             "cache": opened(cache, os.O_RDONLY) if cache.exists() else None,
             "records": opened(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
             "base_tree": base_tree,
@@ -137,7 +156,7 @@ def _run(paths: BoxPaths, job: dict[str, Any], seconds: float) -> tuple[dict[str
     os.close(stream_read)
     with importer:
         job |= {"stream": stream_write, "report": report_write}
-        fds = [job[key] for key in ("tree", "listing", "cache", "records", "stream", "report")]
+        fds = [job[key] for key in ("tree", "listing", "rules", "cache", "records", "stream", "report")]
         try:
             walker = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", str(WALKER), json.dumps(job), _import_path()],

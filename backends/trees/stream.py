@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from backends.trees.names import quote
+
+
+class Tracked(Protocol):
+    """What the base has at a path, ``None`` where it has no file, link or submodule."""
+
+    def get(self, path: bytes, /) -> bytes | None: ...
+
 
 REF = b"refs/cloche/snapshot"
 
@@ -14,17 +21,25 @@ REF = b"refs/cloche/snapshot"
 class Import:
     """Blobs as they are read, then one commit made of the base's tree, removals and changes.
 
-    ``tracked`` maps the base's paths to ``mode SP type SP id``; what was not placed by the time of
-    :meth:`commit` is removed. Blobs that the base holds are not sent again.
+    ``tracked`` gives for a path of the base ``mode SP type SP id``. ``missing`` are the paths of it that are
+    removed unless they are placed by the time of :meth:`commit`. ``blobs`` are ids that need not be sent.
     """
 
-    def __init__(self, stream: BinaryIO, hash_name: str, tracked: dict[bytes, bytes]) -> None:
+    def __init__(
+        self, stream: BinaryIO, hash_name: str, tracked: Tracked, missing: set[bytes], blobs: set[bytes]
+    ) -> None:
         self._stream = stream
         self._hash_name = hash_name
         self._tracked = tracked
-        self._blobs = {meta.rsplit(b" ", 1)[1] for meta in tracked.values()}
-        self.missing = set(tracked)
+        self._blobs = blobs
+        self.missing = missing
         self.changes: list[bytes] = []
+
+    @classmethod
+    def of_all(cls, stream: BinaryIO, hash_name: str, tracked: dict[bytes, bytes]) -> Import:
+        """For a tree that is read whole: what is not met is gone."""
+        blobs = {meta.rsplit(b" ", 1)[1] for meta in tracked.values()}
+        return cls(stream, hash_name, tracked, set(tracked), blobs)
 
     def blob(self, data: bytes) -> bytes:
         """Send a blob and return its id."""

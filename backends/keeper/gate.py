@@ -25,6 +25,7 @@ from backends.keeper.execs import Execs
 from backends.keeper.inside import Host, Inside, Untold
 from backends.keeper.log import Log
 from backends.keeper.loop import GONE, READ, Loop
+from backends.keeper.moves import Moves
 from backends.keeper.network import NAME_CACHE, Network
 from backends.keeper.reach import EXEC, WRITE, Reach, Verdict, normal
 from backends.keeper.reach import READ as LOOK
@@ -61,7 +62,9 @@ class Gate:
         deny: Callable[[Refusal, int, str], None],
         record: Callable[[str, Mapping[str, object]], None],
         touched: Callable[[], None],
+        moves: Moves | None = None,
     ) -> None:
+        self._moves = moves
         self._loop = loop
         self._fd = fd
         self._init = init
@@ -108,6 +111,8 @@ class Gate:
         """Once a second: what was too much to journal one by one."""
         self.execs.tick()
         self._losses.tick()
+        if self._moves is not None and self._fd >= 0:
+            self._moves.tick()
 
     def count_up(self) -> None:
         """Journal now what could not be looked at so far."""
@@ -148,6 +153,8 @@ class Gate:
             notice = seccomp.classify(self._spec, note.nr, note.args)
             refusal = notice.errno
             lost = LOST.get(notice.kind, lost)
+            if notice.kind == "rename" and self._renames(note, notice):
+                return
             # Init serves the keeper, and its memory is closed to us: what it opens is no act of the box. As
             # long as the box lives no other process has its pid.
             if self.counting and (note.pid != self._init or notice.kind == "exec"):
@@ -163,6 +170,22 @@ class Gate:
             notify.proceed(self._fd, note.id)
         else:
             notify.refuse(self._fd, note.id, refusal)
+
+    def _renames(self, note: Notification, notice: Notice) -> bool:
+        """Whether a rename waits for init, who is about to make its folder movable."""
+        if self._moves is None:
+            return False
+        try:
+            names = self._moves.paths(note, notice.call, self._path)
+            inside = self._root(note) if names else None
+            return inside is not None and self._moves.ask(note, names, inside)
+        except (Untold, OSError):
+            return False  # what cannot be told need not wait: the kernel decides
+
+    def moved(self, ident: object) -> None:
+        """Init is done with a rename."""
+        if self._moves is not None and self._fd >= 0:
+            self._moves.answer(ident)
 
     def _look(self, note: Notification, notice: Notice) -> int | None:
         """Count or journal one call; what it is answered, None to let it go on."""

@@ -18,7 +18,7 @@ import struct
 import time
 from typing import NamedTuple, NoReturn
 
-from backends.keeper import init_proofs, init_protocol, init_session
+from backends.keeper import init_moves, init_proofs, init_protocol, init_session
 from backends.keeper.init_proofs import Promises
 from backends.keeper.init_protocol import Message
 from backends.keeper.init_session import Spawn, Started
@@ -89,6 +89,7 @@ class Init:
         self.oom_own = 0
         self.sessions: dict[int, int] = {}  # pid to session
         self.pending: dict[int, _Pending] = {}  # result pipe to session
+        self.movers: dict[int, int] = {}  # pid of a child to the rename that waits for it
         self.stopped_before: frozenset[int] = frozenset()
         self.frozen = False
         self.poll = select.poll()
@@ -202,6 +203,8 @@ class Init:
             self.tell({"ev": "frozen", "count": self.freeze()})
         elif operation == "thaw":
             self.tell({"ev": "thawed", "count": self.thaw()})
+        elif operation == "movable":
+            self.make_movable(message)
         elif operation == "end":
             self.end()
         else:
@@ -231,6 +234,26 @@ class Init:
             return init_session.start(spawn, fds, self.settings.limits)
         finally:
             os.pwrite(self.oom, b"%d" % self.oom_own, 0)
+
+    def make_movable(self, message: Message) -> None:
+        """Let a child prepare folders for a rename that waits; :meth:`reap` says when it is done."""
+        ident, paths = message.get("id"), message.get("paths")
+        if not isinstance(ident, int) or not isinstance(paths, list):
+            self.tell({"ev": "error", "what": "init got a request without folders", "why": repr(ident)})
+            return
+        try:
+            pid = os.fork()
+        except OSError:
+            self.tell({"ev": "movable", "id": ident})
+            return
+        if pid == 0:
+            try:
+                init_moves.make_movable([str(path).encode("utf-8", "surrogateescape") for path in paths])
+            except OSError:
+                os._exit(1)  # the call that waits gets the kernel's own answer
+            finally:
+                os._exit(0)
+        self.movers[pid] = ident
 
     def settle(self, result: int) -> None:
         """The exec of a session succeeded (end of the pipe) or failed (its errno)."""
@@ -273,6 +296,9 @@ class Init:
             for result, pending in list(self.pending.items()):
                 if pending.started.pid == pid:
                     self.settle(result)
+            if pid in self.movers:
+                self.tell({"ev": "movable", "id": self.movers.pop(pid)})
+                continue
             ident = self.sessions.pop(pid, None)
             if ident == -1:
                 continue

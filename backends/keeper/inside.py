@@ -129,6 +129,21 @@ class Inside:
         finally:
             os.close(fd)
 
+    def folder(self, path: bytes) -> int:
+        """The device of the folder at ``path``, whose last part is not followed; 0 when it is none."""
+        how = struct.pack("=QQQ", _PLAIN, 0, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS)
+        try:
+            fd = syscall("openat2", self._root, path + b"\0", how, len(how))
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return 0
+            raise
+        try:
+            status = os.fstat(fd)
+            return status.st_dev if stat.S_ISDIR(status.st_mode) else 0
+        finally:
+            os.close(fd)
+
     def target(self, path: bytes) -> bytes:
         """The name that ``path`` (absolute, normal) stands for, following links also to what is not there.
 

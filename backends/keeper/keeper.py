@@ -20,6 +20,7 @@ from backends.keeper.limits import Actions, Limits, described, holds_memory
 from backends.keeper.link import Full, Link
 from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop, Timer
+from backends.keeper.moves import Moves
 from backends.keeper.network import Network
 from backends.keeper.reach import Reach
 from backends.keeper.recorder import Recorder
@@ -89,6 +90,7 @@ class Keeper:
                 deny=self.deny,
                 record=self.recorder.note,
                 touched=self._touched,
+                moves=self._moves(box.notify),
             )
         self.sessions = Sessions(
             loop,
@@ -160,6 +162,11 @@ class Keeper:
     def deny(self, refusal: Refusal, pid: int, command: str) -> None:
         self.denials.add(refusal, pid, command)
 
+    def _moves(self, notify: int) -> Moves | None:
+        if not self._filter_spec.renames:
+            return None
+        return Moves(notify, self.box.inside_tree, self.link.send)
+
     def _touched(self) -> None:
         self.changes += 1
         for listener in self.on_change:
@@ -227,6 +234,9 @@ class Keeper:
                 listener(message)
         elif event == "ready":
             self._proved(message)
+        elif event == "movable":
+            if self.gate is not None:
+                self.gate.moved(message.get("id"))
         elif event == "error":
             self._answer_ready(None, f"{message.get('what')}: {message.get('why')}")
         else:

@@ -17,7 +17,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +49,8 @@ class Layer(NamedTuple):
         return self.root / "tree"
 
     @property
-    def index(self) -> Path:
+    def entries(self) -> Path:
+        """The index of a repository whose files are this layer's, as it is copied into a box."""
         return self.root / "index"
 
     @property
@@ -162,7 +163,7 @@ def prune(wanted: set[str], *, live: bool) -> int:
 
 
 def discard(layer: Layer) -> None:
-    """Take a layer that is not as it was sealed out of use; what is mounted of it stays until it is pruned."""
+    """Take a layer that is not as it was sealed out of use; what is mounted of it stays until pruned."""
     aside = root() / f"{BROKEN}{layer.tree[:16]}-{os.urandom(4).hex()}"
     try:
         layer.root.rename(aside)
@@ -270,7 +271,7 @@ def _thin(git: Git, tree: str, key: str, fresh: Path) -> tuple[tuple[str, ...], 
     written = checkout.write_rows(git, rows, fresh / "tree")
     gone = [one.path for one in changes if one.row is None]
     _hide(fresh / "tree", Listing(data), gone)
-    entries = index.splice(near.index.read_bytes(), set(gone), written, _hash_name(tree))
+    entries = index.splice(near.entries.read_bytes(), set(gone), written, _hash_name(tree))
     return (near.tree, *near.below), entries
 
 
@@ -307,7 +308,7 @@ def _changes(git: Git, old: str, new: str) -> list[_Change] | None:
 
 
 def _hide(tree: Path, now: Listing, gone: list[bytes]) -> None:
-    """Whiteouts for what the lower layers have and this base has not, each at the topmost name that is gone."""
+    """Whiteouts for what lower layers have and this base has not, each at the topmost name that is gone."""
     top = os.open(tree, checkout.FOLDER_FLAGS)
     try:
         for path in gone:
@@ -333,10 +334,8 @@ def _hide_one(top: int, parts: list[bytes], now: Listing) -> None:
                 return
             if depth == len(parts):
                 return  # a folder took the place of a file, and hides it
-            try:
+            with suppress(FileExistsError):
                 os.mkdir(parts[depth - 1], 0o755, dir_fd=fd)
-            except FileExistsError:
-                pass
             below = os.open(parts[depth - 1], checkout.FOLDER_FLAGS, dir_fd=fd)
             os.close(fd)
             fd = below

@@ -13,7 +13,7 @@ from backends.boxes.layout import BoxPaths
 from backends.errors import Refused
 from backends.trees import layers, packs, quarantine, repo, source
 from backends.trees.layers import Layer
-from backends.trees.provider import MOUNT_POINT, shallow
+from backends.trees.provider import make_mount_point, shallow
 from backends.trees.seal import Check
 from backends.trees.values import Base, Source
 
@@ -26,21 +26,21 @@ def prepare(
     history: str = "full",
     owner: tuple[int, int] | None = None,
 ) -> None:
-    """Make quarantine, layer, upper folder and private repository; as :func:`backends.trees.provider.prepare`."""
+    """Make quarantine, layer, upper folder and private repository, as ``backends.trees.provider.prepare``."""
     git = source.git(origin)
     quarantine.init(paths, git.objects, source.object_format(base.commit))
     building = packs.begin(git, paths.repository_key, base, history)
     try:
         for folder in (paths.tree, paths.upper, paths.work):
             folder.mkdir(mode=0o700)
-        (paths.upper / MOUNT_POINT).mkdir(mode=0o555)
+        make_mount_point(paths.upper)
         layer = layers.use(paths, git, base.tree, paths.repository_key)
         objects = packs.finish(building)
     except BaseException:
         packs.abandon(building)
         raise
     repo.make_private(
-        paths, base, objects, layer.index, history=history, shallow=shallow(origin), owner=owner
+        paths, base, objects, layer.entries, history=history, shallow=shallow(origin), owner=owner
     )  # fmt: skip
     if owner:
         os.chown(paths.upper, *owner)

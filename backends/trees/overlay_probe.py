@@ -23,7 +23,7 @@ TEXT = b"lower\n"
 
 
 def run(lower: str, upper: str) -> str:
-    """Makes, changes and inspects one overlay; the evidence. ``OSError`` or ``ValueError``: it cannot be had."""
+    """Makes, changes and inspects one overlay; the evidence. ``OSError``, ``ValueError``: it fails."""
     for folder in ("tree", "shown"):
         os.mkdir(f"{lower}/{folder}")
     os.mkdir(f"{lower}/tree/folder")
@@ -114,7 +114,7 @@ def _inspect(lower: str, upper: str, root: bool) -> str:
             if file.read() != TEXT:
                 raise ValueError(f"the lower file {name} was changed")
     how = "with mapped owners" if root else "unprivileged"
-    return f"an overlay was made and changed on these file systems, {how}, and the lower files stayed as they were"
+    return f"made and changed on these file systems, {how}; the lower files stayed as they were"
 
 
 def main(job: dict[str, str]) -> None:

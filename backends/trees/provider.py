@@ -36,7 +36,7 @@ def prepare(
     building = packs.begin(git, paths.repository_key, base, history)
     try:
         paths.tree.mkdir(mode=0o700)
-        _mount_point(paths.tree)
+        make_mount_point(paths.tree)
         written = checkout(git, base.tree, paths.tree, owner=owner)
         objects = packs.finish(building)
     except BaseException:
@@ -50,7 +50,7 @@ def prepare(
     remember(paths, written)
 
 
-def _mount_point(tree: Path) -> None:
+def make_mount_point(tree: Path) -> None:
     """What the private repository is mounted on: a Git that a person's prompt starts here ends its search."""
     fd = os.open(tree, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

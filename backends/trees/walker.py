@@ -2,7 +2,8 @@
 
 Started by :mod:`backends.trees.snapshot` as a script, on descriptors: the tree's folder, the base's listing,
 the record of the last walk, the import stream and a report. It confines itself before it reads anything of
-the tree (:mod:`backends.trees.walk`); of an overlay it reads the box's changes alone (:mod:`backends.trees.upper`).
+the tree (:mod:`backends.trees.walk`); of an overlay it reads the box's changes alone
+(:mod:`backends.trees.upper`).
 """
 
 from __future__ import annotations

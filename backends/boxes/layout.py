@@ -72,6 +72,11 @@ class BoxPaths(NamedTuple):
         return self.root / "upper"
 
     @property
+    def written(self) -> Path:
+        """Where the box's changes to its files lie: ``upper``, or ``tree`` where that holds all files."""
+        return self.upper if self.layers.exists() else self.tree
+
+    @property
     def work(self) -> Path:
         """The kernel's scratch beside ``upper``, on the same file system."""
         return self.root / "work"

@@ -139,11 +139,16 @@ def _empty(old: int, new: int) -> None:
             continue
         here = os.stat(name, dir_fd=old, follow_symlinks=False)
         there = os.stat(name, dir_fd=new, follow_symlinks=False)
-        if here.st_ino != there.st_ino:
+        if _moment(here) != _moment(there):
             # Replaced meanwhile (a file written anew and renamed): the newer one is what counts.
             os.unlink(name, dir_fd=new)
             os.link(name, name, src_dir_fd=old, dst_dir_fd=new, follow_symlinks=False)
         os.unlink(name, dir_fd=old)
+
+
+def _moment(status: os.stat_result) -> tuple[int, ...]:
+    """Equal for two names of one file. Not the inode: an overlay may number a file anew that it copied up."""
+    return status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _remove(parent: int, name: bytes) -> None:

@@ -1,10 +1,11 @@
 """Walking the upper folder of an overlay: what a box changed, read against the base's listing.
 
 What the marks mean is the kernel's (``Documentation/filesystems/overlayfs.rst``, as mounted with
-``userxattr``): a character device 0:0 is a whiteout, ``user.overlay.opaque`` = ``y`` on a folder hides what
-lies below it in the base, and anything that is no folder hides a folder of the base. Redirects and
-metadata-only copies are neither made nor followed by such a mount, so their attributes mean nothing here
-either. A box cannot set marks of its own: inside, ``user.overlay.*`` is stored under another name.
+``userxattr``): a character device 0:0, or an empty file with ``user.overlay.whiteout``, is a whiteout;
+``user.overlay.opaque`` = ``y`` on a folder hides what lies below it in the base; and anything that is no
+folder hides a folder of the base. Redirects and metadata-only copies are neither made nor followed by such a
+mount: inside, the kernel refuses an entry that has one, and here the attribute means nothing. A box cannot
+set marks of its own: inside, ``user.overlay.*`` is stored under another name.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any
 from backends.trees import ignore, names
 from backends.trees.listing import Listing
 from backends.trees.stream import Import
-from backends.trees.walk import Walk
+from backends.trees.walk import FILE_FLAGS, Walk
 
+WHITEOUT = "user.overlay.whiteout"
 OPAQUE = "user.overlay.opaque"
 GITLINK = b"160000"
 
@@ -102,7 +104,7 @@ class UpperWalk(Walk):
         ignored: bool,
         depth: int,
     ) -> None:
-        if stat.S_ISCHR(status.st_mode) and status.st_rdev == 0:
+        if is_whiteout(fd, name, status):
             if self.merged:
                 self.hide(path)
             return
@@ -120,6 +122,25 @@ class UpperWalk(Walk):
         if self.base.get(path) is not None:
             self.out.missing.add(path)
         self.out.missing.update(below for below, _ in self.base.below(path))
+
+
+def is_whiteout(folder: int, name: bytes, status: os.stat_result) -> bool:
+    """Whether an entry hides its name: the device, or an empty file that bears the attribute."""
+    if stat.S_ISCHR(status.st_mode):
+        return status.st_rdev == 0
+    if not stat.S_ISREG(status.st_mode) or status.st_size:
+        return False
+    try:
+        fd = os.open(name, FILE_FLAGS, dir_fd=folder)
+    except OSError:
+        return False  # what it is is told when it is read
+    try:
+        os.getxattr(fd, WHITEOUT)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
 
 
 def opaque(fd: int) -> bool:

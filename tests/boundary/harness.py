@@ -103,7 +103,7 @@ class Box:
         self.live = live
         self.spec = spec
         self.paths = spec.paths
-        self.filter = process.filter_spec(spec.policy)
+        self.filter = process.filter_spec(spec.policy, spec.tree_provider)
         self.refused: Counter[tuple[str, str]] = Counter()
         self.seen: Counter[tuple[str, str]] = Counter()
         self.execs: list[tuple[str, ...]] = []

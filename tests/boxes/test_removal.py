@@ -162,7 +162,7 @@ def test_abort_ends_the_processes_and_keeps_the_evidence(engine: Engine) -> None
     assert manifest.load(paths).state == "aborted"
     last = list(journal.read(paths.journal))[-1]
     assert (last.kind, last.data["to"], last.data["why"]) == ("transition", "aborted", "wrong way")
-    assert (paths.tree / "kept").exists()
+    assert (paths.written / "kept").exists()
     for act in (lambda: run(engine, "b", "true"), lambda: engine.propose("b"), lambda: engine.abort("b")):
         with pytest.raises(Refused):
             act()

@@ -14,6 +14,7 @@ from backends.boxes.layout import BoxPaths, state_dir
 from backends.trees import diff, provider, quarantine, remove, repo, snapshot, source
 from backends.trees.values import Base, Limits, Source, TreeSnapshot
 from tests.support import GIT_ENV
+from tests.trees import layered
 
 
 class Box(NamedTuple):
@@ -81,3 +82,18 @@ def make_box() -> Iterator[MakeBox]:
 def box(repo: Path, make_box: MakeBox) -> Box:
     """A box of the small sample repository."""
     return make_box(repo)
+
+
+@pytest.fixture
+def make_layered() -> Iterator[layered.MakeLayered]:
+    """Makes boxes of provider ``overlay`` and removes them with the product's own removal."""
+    made: list[BoxPaths] = []
+
+    def make(where: Path, name: str = "one", rev: str = "HEAD") -> layered.Layered:
+        one = layered.make(where, name, rev)
+        made.append(one.paths)
+        return one
+
+    yield make
+    for paths in made:
+        remove.remove(paths.root)

@@ -107,9 +107,12 @@ def all_gone(idents: tuple[dict[str, int], ...]) -> bool:
 
 
 def remove(root: Path) -> None:
-    """Remove a test's folder although a box may have left folders without write permission in it."""
-    for folder, _, _ in os.walk(root, followlinks=False):
-        os.chmod(folder, 0o700)
+    """Remove a test's folder although a box, or the kernel for it, left folders without permission in it."""
+    os.chmod(root, 0o700)
+    for folder, names, _ in os.walk(root, followlinks=False):
+        for name in names:
+            if not os.path.islink(os.path.join(folder, name)):
+                os.chmod(os.path.join(folder, name), 0o700)
     shutil.rmtree(root)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ CHECKOUT, OVERLAY, AUTO = "checkout", "overlay", "auto"
 VERDICT = "overlay-probe.json"  # in the cache folder
 VERSION = 1
 PATIENCE = 20.0  # seconds of one probe
+RETRY = 600.0  # seconds after which a host that could not is asked again
 PROBE = Path(__file__).with_name("overlay_probe.py")
 
 
@@ -65,17 +67,24 @@ def probe(paths: BoxPaths) -> Verdict:
     layers.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = _key(layers, paths.root)
     kept = cache_dir() / VERDICT
-    try:
-        known = json.loads(kept.read_bytes())
-        if known["key"] == key:
-            return Verdict(bool(known["works"]), str(known["evidence"]))
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        known = None  # never tried, or by another version
+    known = _known(kept, key)
+    if known is not None:
+        return known
     verdict = _try(layers, paths.root)
     fresh = kept.with_name(f"{VERDICT}.{os.getpid()}")
-    fresh.write_text(json.dumps({"key": key, **verdict._asdict()}) + "\n")
+    fresh.write_text(json.dumps({"key": key, "time": time.time(), **verdict._asdict()}) + "\n")
     fresh.rename(kept)
     return verdict
+
+
+def _known(kept: Path, key: list[str]) -> Verdict | None:
+    try:
+        value = json.loads(kept.read_bytes())
+        if value["key"] == key and (value["works"] or time.time() < value["time"] + RETRY):
+            return Verdict(bool(value["works"]), str(value["evidence"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None  # never tried, or by another version
+    return None
 
 
 def _key(lower: Path, upper: Path) -> list[str]:

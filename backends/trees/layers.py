@@ -16,7 +16,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,18 +145,20 @@ def used(paths: BoxPaths) -> tuple[str, ...]:
     return tuple(str(name) for name in value["layers"])
 
 
-def prune(wanted: set[str], *, live: bool) -> int:
-    """Remove every layer that is not in ``wanted``, and what makers that were killed left; how many.
+def prune(wanted: Callable[[], set[str]], *, live: bool) -> int:
+    """Remove every layer that is not ``wanted``, and what makers that were killed left; how many.
 
-    ``live``: some box runs, so a layer that was taken out of use may still be mounted and stays.
+    ``wanted`` is asked while no box can take a layer. ``live``: some box runs, so a layer that was taken out
+    of use may still be mounted and stays.
     """
     removed = 0
     if not root().is_dir():
         return 0
     with _locked(fcntl.LOCK_EX):
+        kept = wanted()
         for folder in sorted(root().iterdir()):
             mounted = live and folder.name.startswith(BROKEN)
-            if folder.is_dir() and folder.name not in wanted and not mounted:
+            if folder.is_dir() and folder.name not in kept and not mounted:
                 remove(folder)
                 removed += 1
     return removed

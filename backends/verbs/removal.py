@@ -189,9 +189,10 @@ def _prune_layers() -> tuple[RemovalOutcome, ...]:
 
     name = "shared layers"
     try:
-        boxes = list(store.folders())
-        live = any(liveness.read(paths).kind in ("live", "lost") for paths in boxes)
-        count = layers.prune({tree for paths in boxes for tree in layers.used(paths)}, live=live)
+        live = any(liveness.read(paths).kind in ("live", "lost") for paths in store.folders())
+        count = layers.prune(
+            lambda: {tree for paths in store.folders() for tree in layers.used(paths)}, live=live
+        )
     except (ClocheError, OSError, ValueError, KeyError) as error:
         failure = ClocheError(
             "shared layers were not removed", str(error), "cloche doctor", code="layers-not-removed"

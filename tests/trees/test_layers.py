@@ -235,10 +235,10 @@ def test_layers_that_a_box_names_stay_and_others_go(tmp_path: Path, make_layered
     repo = two_commits(tmp_path / "r")
     known, new = make_layered(repo, "known", "HEAD~1"), make_layered(repo, "new")
     assert layers.used(new.paths) == (new.base.tree, known.base.tree)
-    assert layers.prune({*layers.used(new.paths)}, live=False) == 0, (
+    assert layers.prune(lambda: {*layers.used(new.paths)}, live=False) == 0, (
         "the lower one of a thin layer is named too"
     )
-    assert layers.prune({*layers.used(known.paths)}, live=False) == 1
+    assert layers.prune(lambda: {*layers.used(known.paths)}, live=False) == 1
     assert layers.find(known.base.tree) is not None
     assert layers.find(new.base.tree) is None
     overlay.Verification(new.paths, new.base.tree).result()  # made again for the box that needs it
@@ -250,9 +250,11 @@ def test_what_a_killed_maker_left_is_reclaimed(repo: Path, make_layered: MakeLay
     (layers.root() / ".new-1-x" / "tree").mkdir(parents=True)
     (layers.root() / ".broken-x").mkdir()
     wanted = set(layers.used(box.paths))
-    assert layers.prune(wanted, live=True) == 1, "what is out of use may still be mounted by a live box"
-    assert layers.prune(wanted, live=False) == 1
-    assert layers.prune(wanted, live=False) == 0
+    assert layers.prune(lambda: wanted, live=True) == 1, (
+        "what is out of use may still be mounted by a live box"
+    )
+    assert layers.prune(lambda: wanted, live=False) == 1
+    assert layers.prune(lambda: wanted, live=False) == 0
 
 
 def test_two_makers_of_one_layer_get_one(repo: Path, make_layered: MakeLayered) -> None:

@@ -90,7 +90,7 @@ class Keeper:
                 deny=self.deny,
                 record=self.recorder.note,
                 touched=self._touched,
-                moves=self._moves(box.notify),
+                moves=self._moves(box.notify) if filter_spec.renames else None,
             )
         self.sessions = Sessions(
             loop,
@@ -162,9 +162,7 @@ class Keeper:
     def deny(self, refusal: Refusal, pid: int, command: str) -> None:
         self.denials.add(refusal, pid, command)
 
-    def _moves(self, notify: int) -> Moves | None:
-        if not self._filter_spec.renames:
-            return None
+    def _moves(self, notify: int) -> Moves:
         return Moves(notify, self.box.inside_tree, self.link.send)
 
     def _touched(self) -> None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from backends.keeper.requests import Requests
     from backends.keeper.server import Server
     from backends.kernel.seccomp import FilterSpec
-    from backends.trees.overlay import Verification
+    from backends.trees.verification import Verification
     from backends.values import Claim
 
 LINGER = 300.0  # seconds after the last process of the box ended
@@ -317,7 +317,7 @@ def _verification(spec: LaunchSpec, manifest: Manifest) -> Verification | None:
     """The check of the shared layers below a box's tree, begun; ``None`` where nothing is shared."""
     if manifest.tree_provider != OVERLAY:
         return None
-    from backends.trees.overlay import Verification
+    from backends.trees.verification import Verification
 
     return Verification(spec.paths, manifest.base_tree)
 

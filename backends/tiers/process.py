@@ -254,9 +254,9 @@ def _layered(spec: LaunchSpec) -> dict[str, Any]:
     """The fields of a root plan that say what the tree is made of, where it is not one folder."""
     if spec.tree_provider != "overlay":
         return {}
-    from backends.trees import overlay
+    from backends.trees import verification
 
-    lowers = tuple(str(folder) for folder in overlay.lowers(spec.paths))
+    lowers = tuple(str(folder) for folder in verification.lowers(spec.paths))
     return {"lowers": lowers, "upper": str(spec.paths.upper), "work": str(spec.paths.work)}
 
 

@@ -1,13 +1,9 @@
 """Shared lower layers: one pristine raw checkout per base tree, under the boxes of provider ``overlay``.
 
 ``<cache>/layers/<tree id>/`` holds ``tree`` (the files), ``index`` (for a box's repository), ``listing``
-(``git ls-tree -r -z``), ``rules`` (the base's ``.gitignore`` files), ``seal`` and ``about.json``. A base that
-lies near a known one is a thin layer: its changed files and whiteouts, over the known one. Hard links to the
-known layer's files would cost one link for each file of the tree, and move the change time of files that are
-sealed; a thin layer costs what changed.
-
-Nobody writes a layer once it has its name. Boxes name the layers that they use (:data:`STACK`); those that
-no box names, nor a layer that is named, are removed by :func:`prune`.
+(``git ls-tree -r -z``), ``rules`` (the base's ``.gitignore`` files), ``seal`` and ``about.json``. They are
+made by :mod:`backends.trees.layering`; nobody writes a layer once it has its name. Boxes name the layers that
+they use in their own folder; those that no box names are removed by :func:`prune`.
 """
 
 from __future__ import annotations
@@ -15,24 +11,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from backends.boxes.layout import BoxPaths, cache_dir
-from backends.kernel import mounts
-from backends.trees import checkout, ignore, index, seal
-from backends.trees.checkout import GITLINK, Row
-from backends.trees.git import Git
-from backends.trees.listing import Listing
-from backends.trees.remove import remove
 
 VERSION = 1
-DEEPEST = 8  # thin layers over each other, before a base is checked out whole: each costs every lookup
-NEIGHBOURS = 4  # latest layers of a repository that a new base is compared with
-THIN = 0.25  # largest part of a tree that may have changed for a thin layer
 BROKEN = ".broken-"  # prefix of a layer that is not as it was sealed
 FRESH = ".new-"
 
@@ -72,7 +58,7 @@ def root() -> Path:
 
 
 @contextmanager
-def _locked(kind: int) -> Iterator[None]:
+def locked(kind: int) -> Iterator[None]:
     """Shared while a layer is chosen and written down as used, exclusive while unused ones are removed."""
     root().mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(root() / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -92,11 +78,11 @@ def find(tree: str) -> Layer | None:
 
 
 def _read(folder: Path) -> Layer | None:
-    about = _about(folder)
-    return Layer(folder, folder.name, tuple(about["below"])) if about else None
+    found = about(folder)
+    return Layer(folder, folder.name, tuple(found["below"])) if found else None
 
 
-def _about(folder: Path) -> dict[str, Any] | None:
+def about(folder: Path) -> dict[str, Any] | None:
     try:
         value = json.loads((folder / "about.json").read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -118,24 +104,6 @@ def stack(layer: Layer) -> tuple[Layer, ...]:
 # ---- who uses what
 
 
-def use(paths: BoxPaths, git: Git, tree: str, key: str) -> Layer:
-    """The layer of ``tree``, made if need be, written down as used by the box ``paths``.
-
-    ``git`` has the tree; ``key`` is the repository's, among whose layers a near one is looked for.
-    ``Refused`` for a tree that cannot be checked out.
-    """
-    with _locked(fcntl.LOCK_SH):
-        layer = find(tree)
-        if layer is None:
-            layer = _make(git, tree, key)
-        names = [layer.tree, *layer.below]
-        fresh = paths.layers.with_name(paths.layers.name + ".new")
-        fresh.write_text(json.dumps({"version": VERSION, "layers": names}, indent=1) + "\n")
-        fresh.rename(paths.layers)
-        os.utime(layer.root)
-        return layer
-
-
 def used(paths: BoxPaths) -> tuple[str, ...]:
     """The ids of the layers that a box names, the topmost first; none where the provider is another."""
     try:
@@ -151,10 +119,12 @@ def prune(wanted: Callable[[], set[str]], *, live: bool) -> int:
     ``wanted`` is asked while no box can take a layer. ``live``: some box runs, so a layer that was taken out
     of use may still be mounted and stays.
     """
+    from backends.trees.remove import remove
+
     removed = 0
     if not root().is_dir():
         return 0
-    with _locked(fcntl.LOCK_EX):
+    with locked(fcntl.LOCK_EX):
         kept = wanted()
         for folder in sorted(root().iterdir()):
             mounted = live and folder.name.startswith(BROKEN)
@@ -171,175 +141,3 @@ def discard(layer: Layer) -> None:
         layer.root.rename(aside)
     except FileNotFoundError:
         return  # another launch met it first
-
-
-# ---- making
-
-
-def _make(git: Git, tree: str, key: str) -> Layer:
-    fresh = root() / f"{FRESH}{os.getpid()}-{os.urandom(4).hex()}"
-    (fresh / "tree").mkdir(mode=0o755, parents=True)
-    (fresh / "tree").chmod(0o755)
-    try:
-        with open(fresh / "listing", "wb") as file:
-            git.run("ls-tree", "-r", "-z", "--full-tree", tree, stdout=file.fileno())
-        below, data = _thin(git, tree, key, fresh) or _whole(git, tree, fresh)
-        _finish(git, tree, key, fresh, below, data)
-        kept = root() / tree
-        if kept.exists() and find(tree) is None:
-            discard(Layer(kept, tree, ()))  # an older format, or what lay under it is gone
-        try:
-            fresh.rename(kept)
-        except OSError:
-            if find(tree) is None:
-                raise
-            remove(fresh)  # another cloche made the same one meanwhile
-    except BaseException:
-        remove(fresh)
-        raise
-    return Layer(kept, tree, below)
-
-
-def _finish(git: Git, tree: str, key: str, fresh: Path, below: tuple[str, ...], entries: bytes) -> None:
-    (fresh / "index").write_bytes(entries)
-    (fresh / "rules").write_bytes(rules(git, (fresh / "listing").read_bytes()))
-    seal.write(fresh / "tree", fresh / "seal")
-    about = {
-        "version": VERSION,
-        "tree": tree,
-        "repository_key": key,
-        "below": list(below),
-        "made": time.time(),
-    }
-    (fresh / "about.json").write_text(json.dumps(about, indent=1, sort_keys=True) + "\n")
-
-
-def _hash_name(tree: str) -> str:
-    return "sha256" if len(tree) == 64 else "sha1"
-
-
-def _whole(git: Git, tree: str, fresh: Path) -> tuple[tuple[str, ...], bytes]:
-    rows = checkout.listing((fresh / "listing").read_bytes())
-    written = checkout.write_rows(git, rows, fresh / "tree")
-    return (), index.build(written, _hash_name(tree))
-
-
-def rules(git: Git, listing: bytes) -> bytes:
-    """The ``.gitignore`` files of a tree as ``path NUL length NUL content``, by its listing."""
-    wanted: list[tuple[bytes, bytes]] = []
-    at = listing.find(b".gitignore\0")
-    while at >= 0:
-        begin = listing.rfind(b"\0", 0, at) + 1
-        meta, _, path = listing[begin : at + 10].partition(b"\t")
-        mode, _, oid = meta.split(b" ")
-        if path.rpartition(b"/")[2] == b".gitignore" and mode in (b"100644", b"100755"):
-            wanted.append((path, oid))
-        at = listing.find(b".gitignore\0", at + 1)
-    if not wanted:
-        return b""
-    out = git.run("cat-file", "--batch", "--buffer", input=b"".join(oid + b"\n" for _, oid in wanted))
-    parts: list[bytes] = []
-    at = 0
-    for path, _ in wanted:
-        end = out.index(b"\n", at)
-        size = int(out[at:end].split(b" ")[2])
-        content = out[end + 1 : end + 1 + min(size, ignore.LARGEST + 1)]
-        at = end + 1 + size + 1
-        parts.append(b"%s\0%d\0%s" % (path, len(content), content))
-    return b"".join(parts)
-
-
-class _Change(NamedTuple):
-    """One row of git-diff-tree(1) without renames; ``row`` is ``None`` for a path that is gone."""
-
-    path: bytes
-    row: Row | None
-
-
-def _thin(git: Git, tree: str, key: str, fresh: Path) -> tuple[tuple[str, ...], bytes] | None:
-    """A layer of the changes against the nearest known one; ``None`` when none is near."""
-    best: tuple[list[_Change], Layer] | None = None
-    for layer in _neighbours(key):
-        found = _changes(git, layer.tree, tree)
-        if found is not None and (best is None or len(found) < len(best[0])):
-            best = found, layer
-    if best is None:
-        return None
-    changes, near = best
-    data = (fresh / "listing").read_bytes()
-    if len(changes) > 64 + THIN * data.count(b"\0"):
-        return None
-    rows = checkout.listing(b"".join(_line(one.row) for one in changes if one.row))
-    written = checkout.write_rows(git, rows, fresh / "tree")
-    gone = [one.path for one in changes if one.row is None]
-    _hide(fresh / "tree", Listing(data), gone)
-    entries = index.splice(near.entries.read_bytes(), set(gone), written, _hash_name(tree))
-    return (near.tree, *near.below), entries
-
-
-def _line(row: Row) -> bytes:
-    kind = b"commit" if row.mode == GITLINK else b"blob"
-    return b"%06o %s %s\t%s\0" % (row.mode, kind, row.oid, row.path)
-
-
-def _neighbours(key: str) -> list[Layer]:
-    """The latest layers of a repository that another one may lie on."""
-    near: list[tuple[float, Layer]] = []
-    for folder in root().iterdir():
-        about = _about(folder) if folder.name.isalnum() else None
-        if about and about["repository_key"] == key and len(about["below"]) < DEEPEST:
-            layer = find(folder.name)
-            if layer is not None:
-                near.append((folder.stat().st_mtime, layer))
-    near.sort(key=lambda pair: pair[0], reverse=True)
-    return [layer for _, layer in near[:NEIGHBOURS]]
-
-
-def _changes(git: Git, old: str, new: str) -> list[_Change] | None:
-    """What differs between two trees, in order; ``None`` when the repository has lost the old one."""
-    done = git.call("diff-tree", "-r", "-z", "--raw", "--no-renames", "--full-index", old, new)
-    if done.status != 0:
-        return None
-    fields = done.stdout.split(b"\0")[:-1]
-    changes: list[_Change] = []
-    for meta, path in zip(fields[::2], fields[1::2], strict=True):
-        _, mode, _, oid, status = meta.split(b" ")
-        changes.append(_Change(path, None if status == b"D" else Row(int(mode, 8), oid, path)))
-    changes.sort()
-    return changes
-
-
-def _hide(tree: Path, now: Listing, gone: list[bytes]) -> None:
-    """Whiteouts for what lower layers have and this base has not, each at the topmost name that is gone."""
-    top = os.open(tree, checkout.FOLDER_FLAGS)
-    try:
-        for path in gone:
-            _hide_one(top, path.split(b"/"), now)
-    finally:
-        os.close(top)
-
-
-def _hide_one(top: int, parts: list[bytes], now: Listing) -> None:
-    fd = os.dup(top)
-    try:
-        for depth in range(1, len(parts) + 1):
-            path = b"/".join(parts[:depth])
-            meta = now.get(path)
-            submodule = meta is not None and meta.startswith(b"160000")
-            if meta is not None and not submodule:
-                return  # a file or a link took the place of a folder, and hides it
-            if not submodule and not now.holds(path):
-                try:
-                    mounts.whiteout(parts[depth - 1], dir_fd=fd)
-                except FileExistsError:
-                    return  # hidden already, with another path below it
-                return
-            if depth == len(parts):
-                return  # a folder took the place of a file, and hides it
-            with suppress(FileExistsError):
-                os.mkdir(parts[depth - 1], 0o755, dir_fd=fd)
-            below = os.open(parts[depth - 1], checkout.FOLDER_FLAGS, dir_fd=fd)
-            os.close(fd)
-            fd = below
-    finally:
-        os.close(fd)

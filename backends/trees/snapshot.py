@@ -77,14 +77,16 @@ def listing(paths: BoxPaths, tree: str) -> Path:
 
 
 def rules(paths: BoxPaths, tree: str) -> Path:
-    """A file with the ``.gitignore`` files of ``tree``, as :func:`backends.trees.layers.rules` gives them."""
+    """The ``.gitignore`` files of ``tree`` in one, as :func:`backends.trees.layering.rules` gives them."""
     layer = layers.find(tree)
     if layer is not None:
         return layer.rules
     kept = paths.quarantine / f"rules-{tree}"
     if not kept.exists():
         fresh = paths.quarantine / f"rules-{tree}.{os.getpid()}"
-        fresh.write_bytes(layers.rules(quarantine.git(paths), listing(paths, tree).read_bytes()))
+        from backends.trees import layering
+
+        fresh.write_bytes(layering.rules(quarantine.git(paths), listing(paths, tree).read_bytes()))
         fresh.rename(kept)
     return kept
 

@@ -25,7 +25,7 @@ GITLINK = b"160000"
 
 
 def parse_rules(data: bytes) -> dict[bytes, bytes]:
-    """The base's ``.gitignore`` files: path to content (see :func:`backends.trees.layers.rules`)."""
+    """The base's ``.gitignore`` files: path to content (see :func:`backends.trees.layering.rules`)."""
     found: dict[bytes, bytes] = {}
     at = 0
     while at < len(data):

@@ -194,11 +194,12 @@ def test_run_imports_nothing_that_only_other_verbs_need(cli: Cli, repo: Path) ->
 def test_a_box_whose_keeper_cannot_start_says_why(cli: Cli, repo: Path) -> None:
     assert cli("new", "b").code == 0
     paths = Engine(repo).find("b")
-    paths.tree.rename(paths.root / "elsewhere")
+    written = paths.written
+    written.rename(paths.root / "elsewhere")
     done = cli("run", "b", "--", "true")
     assert done.code == 3 and "next:" in done.err
     assert not liveness.alive(liveness.read(paths).keeper)
-    (paths.root / "elsewhere").rename(paths.tree)
+    (paths.root / "elsewhere").rename(written)
     assert cli("run", "b", "--", "true").code == 0
 
 

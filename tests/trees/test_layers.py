@@ -15,7 +15,7 @@ import pytest
 
 from backends.boxes.layout import cache_dir
 from backends.errors import Refused
-from backends.trees import choice, index, layers, overlay, remove, seal, source
+from backends.trees import choice, index, layers, remove, seal, source, verification
 from backends.trees.checkout import checkout
 from backends.trees.listing import Listing
 from tests.support import ROOT, git, make_repo, write_files
@@ -221,10 +221,10 @@ def test_a_poisoned_layer_is_refused_named_and_made_anew(repo: Path, make_layere
     time.sleep(0.02)
     poison(layers.root() / box.base.tree / "tree" / "src" / "add.py", "content")
     with pytest.raises(Refused) as raised:
-        overlay.Verification(box.paths, box.base.tree).result()
+        verification.Verification(box.paths, box.base.tree).result()
     assert "src/add.py" in raised.value.why
     assert raised.value.code == "layer-broken"
-    overlay.Verification(box.paths, box.base.tree).result()
+    verification.Verification(box.paths, box.base.tree).result()
     assert (layers.root() / box.base.tree / "tree" / "src" / "add.py").read_bytes().startswith(b"def add")
 
 
@@ -241,7 +241,7 @@ def test_layers_that_a_box_names_stay_and_others_go(tmp_path: Path, make_layered
     assert layers.prune(lambda: {*layers.used(known.paths)}, live=False) == 1
     assert layers.find(known.base.tree) is not None
     assert layers.find(new.base.tree) is None
-    overlay.Verification(new.paths, new.base.tree).result()  # made again for the box that needs it
+    verification.Verification(new.paths, new.base.tree).result()  # made again for the box that needs it
     assert layers.find(new.base.tree) is not None
 
 

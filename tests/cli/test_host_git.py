@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.boxes.layout import state_dir
+from backends.boxes.layout import BoxPaths, state_dir
 from tests.support import Done
 
 Cli = Callable[..., Done]
@@ -33,7 +33,7 @@ def test_a_prompt_in_a_boxs_tree_runs_nothing_and_a_diff_names_the_repositories_
     assert cli("new", "hostile", *kind).code == 0
     ran = tmp_path / "ran"
     assert cli("run", "hostile", "--", "sh", "-c", HOSTILE.replace("RAN", str(ran))).code == 0
-    tree = next(path for path in state_dir().glob("*/hostile/tree"))
+    tree = BoxPaths(next(state_dir().glob("*/hostile"))).written
     env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "GIT_CONFIG_COUNT": "1",
            "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}  # fmt: skip
     for folder in (tree, tree / "objects"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -111,8 +112,10 @@ def remove(root: Path) -> None:
     os.chmod(root, 0o700)
     for folder, names, _ in os.walk(root, followlinks=False):
         for name in names:
-            if not os.path.islink(os.path.join(folder, name)):
-                os.chmod(os.path.join(folder, name), 0o700)
+            path = os.path.join(folder, name)
+            with contextlib.suppress(OSError):  # too long a path for a name; it has no mode in the way
+                if not os.path.islink(path):
+                    os.chmod(path, 0o700)
     shutil.rmtree(root)
 
 

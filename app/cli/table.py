@@ -190,9 +190,7 @@ VERBS: tuple[Verb, ...] = (
         (
             _ROW,
             Field("policy_digest", "string", "SHA-256 of policy.json"),
-            Field(
-                "launch_host", "string", "node, kernel and boot of the last launch, empty before the first"
-            ),
+            Field("launch_host", "string", "node, kernel and boot of the last launch, empty before it"),
             Field("tree_provider", "string", "checkout or overlay"),
             Field("tree_reason", "string", "why this provider, as it was decided when the box was made"),
             Field(

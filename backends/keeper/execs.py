@@ -12,6 +12,7 @@ from backends.keeper.words import redacted
 
 MAX_PIDS = 8192  # processes that are remembered at a time
 PATIENCE = 0.03  # seconds after which an exec that could not be read is looked at by what then runs
+LOOKS = 100  # how often, while the exec itself still waits for its turn on a busy host
 
 
 class Execs:
@@ -36,6 +37,7 @@ class Execs:
         self._budget = Budget("execs", record)
         self._first: set[int] = set()  # sessions' first processes whose exec is journalled
         self._unread: dict[int, Caller] = {}  # whose exec could not be read and is not journalled yet
+        self._looks: dict[int, int] = {}  # of those: how often they were looked at
         self._timer: Timer | None = None
         self.inside_pids: dict[int, int] = {}  # pid inside to pid of the host, until they end
 
@@ -90,8 +92,15 @@ class Execs:
     def _look(self) -> None:
         self._timer = None
         waiting, self._unread = self._unread, {}
-        for caller in waiting.values():
-            self._afterwards(caller)
+        looks, self._looks = self._looks, {}
+        for pid, caller in waiting.items():
+            seen = looks.get(pid, 0) + 1
+            if _still_closed(pid) and seen < LOOKS:
+                self._unread[pid], self._looks[pid] = caller, seen
+            else:
+                self._afterwards(caller)
+        if self._unread:
+            self._timer = self._loop.later(PATIENCE, self._look)
 
     def _afterwards(self, caller: Caller) -> None:
         path = _program(caller.pid)
@@ -125,6 +134,17 @@ class Execs:
         if self._budget.take():
             row = {"pid": caller.pid, "parent": caller.parent, "path": path, "argv": argv}
             self._record("exec", {**row, "comm": caller.name})
+
+
+def _still_closed(pid: int) -> bool:
+    """Whether a process is there and closed to us, as init's copy is until its exec has happened."""
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _program(pid: int) -> str:

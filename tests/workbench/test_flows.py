@@ -234,7 +234,9 @@ async def test_a_flood_in_a_terminal_is_left_by_its_key(repo: Path, box: Callabl
         await stage.until(lambda: not isinstance(stage.app.focused, TerminalView))
         assert time.monotonic() - start < 5
         await stage.press("3")
+        await stage.until(lambda: isinstance(stage.app.focused, TerminalView))
         await stage.press("ctrl+c")
+        await stage.shows("^C", seconds=30)  # the flood is over: the shell reads again what is typed
         await stage.type("echo still-here")
         await stage.press("enter")
         await stage.shows("still-here", seconds=30)

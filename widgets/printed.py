@@ -1,9 +1,10 @@
 """What a program printed, as lines to read.
 
-A program on a terminal sets titles, asks for pasted text in brackets, moves the cursor. A pane has no cursor:
-whole control sequences (ECMA-48: CSI, OSC, DCS and their like) are taken for what they mean to a reader, a
-break, blanks, or nothing, and are never passed on. What is no whole sequence stays and is shown as an escape,
-like every other outside text. Linear in the length of the text, whatever it holds.
+A program on a terminal asks for pasted text in brackets, colours, moves the cursor. A pane has no cursor:
+whole control sequences that draw (ECMA-48: CSI and the choice of characters) are taken for what they mean to a
+reader, a break, blanks, or nothing, and are never passed on. Strings to the terminal (OSC, DCS and their
+like: titles, the clipboard) and what is no whole sequence stay and are shown as escapes, like every other
+outside text: who prints them wants something. Linear in the length of the text, whatever it holds.
 """
 
 from __future__ import annotations
@@ -19,10 +20,8 @@ LONGEST = 4096
 BLANKS = 200
 """Blanks that one movement to the right makes at most."""
 
-# A string ends within its line: an unfinished one hides nothing that is printed after it.
 _SEQUENCE = re.compile(
     r"\x1b\[(?P<values>[0-?]{0,64})[ -/]{0,4}(?P<final>[@-~])"
-    r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)"
     r"|\x1b[()*+\-./#% ][ -~]"
     r"|\x1b[=>78DEHMNOZc]"
     r"|[\x00\x07\x0e\x0f]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,9 @@ from backends.keeper.words import redacted
 from backends.values import ProcessId
 
 MAX_LIVE = 512
+# What a shell on a terminal says to it before each prompt (title, folder, marks of the prompt). Between the
+# outputs of a box it would only be in the reader's way; the terminal's own record keeps it.
+_TITLE = re.compile(rb"\x1b\](?:[0127]|133);[^\x07\x1b\n]{0,1024}(?:\x07|\x1b\\)")
 MAX_EXITED = 200  # kept for "sessions" and their last output; the journal knows the rest
 BOX_OUTPUT_BYTES = 64 * 1024
 SPARED = 0.1  # seconds until a kill looks again at what may belong to a session that just starts
@@ -190,7 +194,7 @@ class Sessions:
         def keep(data: bytes) -> None:
             session.heard()
             session.output.add(data)
-            self.output.add(data)
+            self.output.add(_TITLE.sub(b"", data) if session.terminal is not None else data)
             self._changed(session.id)
 
         return keep

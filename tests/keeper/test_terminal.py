@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import signal
 import socket
 import time
@@ -62,6 +63,17 @@ def test_detached_session_goes_on_and_shows_its_last_screen_again(
         assert b"before-detach\r\n" in seen
         again.type(b"echo typed''-after\n")
         again.until(b"typed-after\r\n")
+
+
+def test_a_terminal_s_titles_are_kept_out_of_the_box_s_output_and_nothing_else_is(
+    keeper: KeeperClient,
+) -> None:
+    said = b"a\x1b]0;title\x07b\x1b]52;c;aGk=\x07c"
+    _, screen = shell(keeper, "/bin/sh", "-c", r"printf 'a\033]0;title\007b\033]52;c;aGk=\007c'; sleep 60")
+    assert said in screen.until(b"\x07c")
+    assert base64.b64decode(keeper.call("output")["data"]) == said.replace(b"\x1b]0;title\x07", b"")
+    sh(keeper, r"printf '\033]0;title\007'")
+    assert base64.b64decode(keeper.call("output")["data"]).endswith(b"\x1b]0;title\x07")
 
 
 def test_two_viewers_see_the_same(keeper: KeeperClient, box: BoxPaths) -> None:

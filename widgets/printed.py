@@ -1,8 +1,8 @@
 """What a program printed, as lines to read.
 
 A program on a terminal asks for pasted text in brackets, colours, moves the cursor. A pane has no cursor:
-whole control sequences that draw (ECMA-48: CSI and the choice of characters) are taken for what they mean to a
-reader, a break, blanks, or nothing, and are never passed on. Strings to the terminal (OSC, DCS and their
+whole control sequences that draw (ECMA-48: CSI and the choice of characters) are taken for what they mean
+to a reader, a break, blanks, or nothing, and are never passed on. Strings to the terminal (OSC, DCS and their
 like: titles, the clipboard) and what is no whole sequence stay and are shown as escapes, like every other
 outside text: who prints them wants something. Linear in the length of the text, whatever it holds.
 """

@@ -78,9 +78,7 @@ def test_sequences_mean_to_a_reader_what_they_mean_on_a_screen(raw: bytes, lines
         ("\u202eb".encode(), ["\\u202eb"]),
     ],
 )
-def test_strings_to_the_terminal_and_broken_sequences_stay_visible(
-    raw: bytes, lines: list[str]
-) -> None:
+def test_strings_to_the_terminal_and_broken_sequences_stay_visible(raw: bytes, lines: list[str]) -> None:
     assert shown(raw) == lines
 
 

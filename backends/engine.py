@@ -157,7 +157,13 @@ class Engine:
         """
         from backends.trees.watch import TreeWatch
 
-        return TreeWatch(self.find(ref).tree)
+        paths = self.find(ref)
+        watch = TreeWatch(paths.written)
+        if paths.layers.exists():
+            from backends.trees import choice
+
+            watch.complete = watch.complete and choice.probe(paths).told
+        return watch
 
     # ---------------------------------------------------------------- make and use
 

@@ -20,7 +20,7 @@ from backends.trees.remove import remove
 
 CHECKOUT, OVERLAY, AUTO = "checkout", "overlay", "auto"
 VERDICT = "overlay-probe.json"  # in the cache folder
-VERSION = 1
+VERSION = 2
 PATIENCE = 20.0  # seconds of one probe
 RETRY = 600.0  # seconds after which a host that could not is asked again
 PROBE = Path(__file__).with_name("overlay_probe.py")
@@ -38,6 +38,7 @@ class Verdict(NamedTuple):
 
     works: bool
     evidence: str
+    told: bool = False  # a watch on the upper folder is told of writes through the overlay
 
 
 def choose(wanted: str, tier: str, paths: BoxPaths) -> Choice:
@@ -81,7 +82,7 @@ def _known(kept: Path, key: list[str]) -> Verdict | None:
     try:
         value = json.loads(kept.read_bytes())
         if value["key"] == key and (value["works"] or time.time() < value["time"] + RETRY):
-            return Verdict(bool(value["works"]), str(value["evidence"]))
+            return Verdict(bool(value["works"]), str(value["evidence"]), bool(value["told"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None  # never tried, or by another version
     return None
@@ -111,7 +112,7 @@ def _try(layers: Path, box: Path) -> Verdict:
         )
         try:
             said = json.loads(done.stdout)
-            return Verdict(bool(said["works"]), str(said["evidence"]))
+            return Verdict(bool(said["works"]), str(said["evidence"]), bool(said["told"]))
         except (ValueError, KeyError, TypeError):
             return Verdict(False, f"the probe ended with status {done.returncode} and no word")
     except subprocess.TimeoutExpired:

@@ -1,6 +1,7 @@
 """Shows whether this host can give a box an overlay tree, by making one as a launch makes it.
 
-A script of its own, because it changes the namespaces that it runs in. Prints ``{"works", "evidence"}``.
+A script of its own, because it changes the namespaces that it runs in. Prints ``{"works", "evidence",
+"told"}``.
 """
 
 from __future__ import annotations
@@ -12,18 +13,22 @@ if __name__ == "__main__":  # isolated (-I -S): the project is not on the path y
     sys.path.append(sys.argv[2])
 
 import json
+import select
 import stat
 
 from backends.kernel import mounts, namespaces
 from backends.kernel.syscalls import PR_SET_DUMPABLE, prctl
+from backends.trees import watch
 
 PAYLOAD = 1879048192  # an unprivileged uid, as root's boxes have
 INSIDE = 1000
 TEXT = b"lower\n"
 
 
-def run(lower: str, upper: str) -> str:
-    """Makes, changes and inspects one overlay; the evidence. ``OSError``, ``ValueError``: it fails."""
+def run(lower: str, upper: str) -> tuple[str, bool]:
+    """Makes, changes and inspects one overlay: the evidence, and whether a watch on the upper folder is told
+    of writes through the overlay, as kernels before it passed over. ``OSError``, ``ValueError``: it fails.
+    """
     for folder in ("tree", "shown"):
         os.mkdir(f"{lower}/{folder}")
     os.mkdir(f"{lower}/tree/folder")
@@ -35,8 +40,12 @@ def run(lower: str, upper: str) -> str:
     root = os.geteuid() == 0
     if root:
         os.chown(f"{upper}/upper", PAYLOAD, PAYLOAD)
-    _in_namespaces(lower, upper, root)
-    return _inspect(lower, upper, root)
+    told = watch.of_writes(f"{upper}/upper")
+    try:
+        _in_namespaces(lower, upper, root)
+        return _inspect(lower, upper, root), bool(select.select([told], [], [], 0)[0])
+    finally:
+        os.close(told)
 
 
 def _in_namespaces(lower: str, upper: str, root: bool) -> None:
@@ -120,10 +129,10 @@ def _inspect(lower: str, upper: str, root: bool) -> str:
 def main(job: dict[str, str]) -> None:
     """Prints the verdict as JSON."""
     try:
-        works, evidence = True, run(job["lower"], job["upper"])
+        works, (evidence, told) = True, run(job["lower"], job["upper"])
     except (OSError, ValueError) as error:
-        works, evidence = False, str(error)
-    print(json.dumps({"works": works, "evidence": evidence}))
+        works, evidence, told = False, str(error), False
+    print(json.dumps({"works": works, "evidence": evidence, "told": told}))
 
 
 if __name__ == "__main__":

@@ -51,6 +51,14 @@ _add_watch.restype = ctypes.c_int
 _add_watch.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32]
 
 
+def of_writes(folder: str) -> int:
+    """A descriptor that is readable once a file directly in ``folder`` was written; ``OSError``."""
+    fd: int = _init(IN_NONBLOCK | IN_CLOEXEC)
+    if fd < 0 or _add_watch(fd, os.fsencode(folder), IN_MODIFY | IN_ONLYDIR) < 0:
+        raise OSError(ctypes.get_errno(), f"inotify: {os.strerror(ctypes.get_errno())}")
+    return fd
+
+
 class TreeWatch:
     """Watches the folders of one tree; for one thread. Costs nothing while nothing happens."""
 

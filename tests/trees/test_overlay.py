@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from backends.errors import Refused
-from backends.trees import layers
+from backends.trees import choice, layers
+from backends.trees.watch import TreeWatch
 from tests.support import git, make_repo
 from tests.trees.conftest import MakeBox
 from tests.trees.layered import UID, MakeLayered
@@ -150,6 +151,25 @@ def test_the_inert_repository_lies_on_disk_and_the_own_one_inside(
     box = make_layered(sample)
     assert "config" in box.sh("ls .git")
     assert (box.paths.upper / ".git" / "HEAD").read_bytes() == b"ref: refs/heads/box\n"
+
+
+CHANGE_BY_CHANGE = (
+    "echo x >> src/a.py", "echo x >> src/a.py", "rm src/b.py", "echo n > src/n", "mkdir src/m",
+    "echo o > src/m/o", "mv docs/x.md src/m/x", "rm -r src/deep", "mkdir src/deep", "echo p > src/deep/p", "chmod 600 run.sh",
+)  # fmt: skip
+
+
+def test_a_watch_on_the_upper_folder_is_told_of_every_change(sample: Path, make_layered: MakeLayered) -> None:
+    box = make_layered(sample)
+    verdict = choice.probe(box.paths)
+    with box.live() as live, TreeWatch(box.paths.written) as watch:
+        watch.changed()
+        missed = []
+        for change in CHANGE_BY_CHANGE:
+            assert live.sh(change).exit == 0
+            if not watch.changed():
+                missed.append(change)
+    assert missed == [] or not verdict.told
 
 
 # ---- hostile upper folders

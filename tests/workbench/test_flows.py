@@ -189,13 +189,12 @@ async def test_a_flood_in_one_box_leaves_keys_and_other_boxes_alive(
 
 async def test_a_file_that_is_written_shows_soon_in_its_pane(repo: Path, box: Callable[..., str]) -> None:
     box("live")
-    with running(repo, "live", "until test -e go; do sleep 0.05; done; echo fresh > seen.txt; sleep 60"):
+    with running(repo, "live", "until test -e ~/go; do sleep 0.05; done; echo fresh > seen.txt; sleep 60"):
         async with play(Engine(repo), cwd=repo) as stage:
             await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
             await stage.press("c", "c")
             await stage.shows("no changes against the base")
-            tree = Engine(repo).find("live").tree
-            (tree / "go").write_text("")
+            (Engine(repo).find("live").home / "go").write_text("")
             await stage.shows("seen.txt", seconds=12.0)
 
 

@@ -1,7 +1,7 @@
 """``cloche run``: the short path from a person's shell to a command in a box.
 
-Everything imported here is paid for at each command (the aim: below 70 ms in all), so the words are read by hand and
-nothing is loaded that only other verbs need.
+Everything imported here is paid for at each command (the aim: below 70 ms in all), so the words are read by
+hand and nothing is loaded that only other verbs need.
 """
 
 from __future__ import annotations

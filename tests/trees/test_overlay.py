@@ -155,7 +155,8 @@ def test_the_inert_repository_lies_on_disk_and_the_own_one_inside(
 
 CHANGE_BY_CHANGE = (
     "echo x >> src/a.py", "echo x >> src/a.py", "rm src/b.py", "echo n > src/n", "mkdir src/m",
-    "echo o > src/m/o", "mv docs/x.md src/m/x", "rm -r src/deep", "mkdir src/deep", "echo p > src/deep/p", "chmod 600 run.sh",
+    "echo o > src/m/o", "mv docs/x.md src/m/x", "rm -r src/deep", "mkdir src/deep",
+    "echo p > src/deep/p", "chmod 600 run.sh",
 )  # fmt: skip
 
 

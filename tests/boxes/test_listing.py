@@ -245,7 +245,9 @@ def test_a_command_waits_while_the_box_is_read_instead_of_failing(engine: Engine
     assert done == [3]
 
 
-def test_a_hundred_boxes_list_quickly(engine: Engine, repo: Path) -> None:
+def test_a_hundred_boxes_that_are_not_live_are_listed_without_asking_anybody(
+    engine: Engine, repo: Path
+) -> None:
     from backends.boxes import manifest
     from backends.boxes.layout import BoxPaths
 
@@ -257,7 +259,7 @@ def test_a_hundred_boxes_list_quickly(engine: Engine, repo: Path) -> None:
         manifest.save(paths, known._replace(name=paths.name))
     began = time.monotonic()
     rows = engine.boxes()
-    assert len(rows) == 101 and time.monotonic() - began < 1.0
+    assert len(rows) == 101 and time.monotonic() - began < 101 * asking.LIMIT / 4
     for number in range(100):
         import shutil
 

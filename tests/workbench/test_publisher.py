@@ -69,7 +69,7 @@ def test_a_keeper_that_does_not_answer_delays_no_other_box() -> None:
         start = time.monotonic()
         publisher.want(KEYS, (), False)
         wait(lambda: len(of(posted, BoxRead)) == len(KEYS) - 1)
-        assert time.monotonic() - start < 1.0
+        assert time.monotonic() - start < 10  # the stuck one answers after 20 s
         wait(lambda: of(posted, BoxFailed))
         failed = of(posted, BoxFailed)[0]
         assert isinstance(failed, BoxFailed)
@@ -136,7 +136,9 @@ def test_a_tree_is_read_again_soon_after_it_changed_without_stopping_its_box() -
         start = time.monotonic()
         engine.watches[KEYS[0]].event.set()
         wait(lambda: len(of(posted, DiffRead)) == 2)
-        assert time.monotonic() - start < 0.4  # 0.1 s to settle, and the noise of a loaded host
+        assert (
+            time.monotonic() - start < 2
+        )  # by the change, not by the period of a tree that cannot be watched
         assert reads(engine) == before + 1
         assert not any(still for _, still in engine.read)
 

@@ -11,7 +11,7 @@ from textual.events import Key
 from textual.widgets import Input
 
 from app.actions import Situation, bindings
-from app.screens.fleet_parts import empty_words, fleet_line, pane_grid, row_heights, searched
+from app.screens.fleet_parts import empty_words, fleet_line, neighbour, pane_grid, row_heights, searched
 from app.screens.verbs import BoxVerbs
 from backends.snapshots import BoxRow, BoxView
 from widgets.box_table import BoxTable
@@ -267,12 +267,11 @@ class FleetScreen(BoxVerbs):
             pane.focus()
 
     def on_key(self, event: Key) -> None:
-        step = {"left": -1, "right": 1, "up": -self._columns, "down": self._columns}.get(event.key)
-        if step is None or not isinstance(self.focused, BoxPane):
+        if not isinstance(self.focused, BoxPane):
             return
         panes = self.panes()
-        place = panes.index(self.focused) + step
-        if 0 <= place < len(panes):
+        place = neighbour(panes.index(self.focused), event.key, self._columns, len(panes))
+        if place is not None:
             event.stop()
             panes[place].focus()
 

@@ -26,6 +26,19 @@ def row_heights(height: int, columns: int, lines: int, count: int) -> str:
     return " ".join(str(lines + over // rows + (place < over % rows)) for place in range(rows))
 
 
+def neighbour(place: int, key: str, columns: int, count: int) -> int | None:
+    """Where an arrow key leads from the pane at ``place``; ``None`` at an edge.
+
+    The last pane is as wide as the rest of its row, so it lies below every pane of the row above.
+    """
+    step = {"left": -1, "right": 1, "up": -columns, "down": columns}.get(key)
+    if step is None:
+        return None
+    if key == "down" and place // columns < (count - 1) // columns:
+        return min(place + columns, count - 1)
+    return place + step if 0 <= place + step < count else None
+
+
 def fleet_line(rows: tuple[BoxRow, ...], where: str, pattern: str) -> Line:
     """Where one is, how many boxes there are, how many live, how many need a person."""
     live = sum(row.live == "live" for row in rows)

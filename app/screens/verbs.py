@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 
@@ -25,8 +26,9 @@ def describe(row: BoxRow) -> list[Line | tuple[Line, int]]:
 class BoxVerbs(WorkbenchScreen):
     """Actions on :meth:`subject`, the box in front of the person when the key was pressed."""
 
+    @abstractmethod
     def subject(self) -> BoxRow | None:
-        raise NotImplementedError
+        """The box that an action is about, ``None`` when there is none."""
 
     def do_stop(self) -> None:
         row = self.subject()

@@ -8,7 +8,7 @@ from textual.screen import ModalScreen
 from app.screens.box import BoxScreen
 from app.screens.dialogs import ConfirmScreen, ErrorScreen
 from app.screens.fleet import FleetScreen
-from app.screens.fleet_parts import pane_grid, row_heights
+from app.screens.fleet_parts import neighbour, pane_grid, row_heights
 from app.screens.new_box import NewBoxScreen
 from app.screens.outcome import ApplyScreen
 from app.screens.review import ReviewScreen
@@ -467,3 +467,25 @@ async def test_few_panes_leave_no_part_of_the_screen_empty(size: tuple[int, int]
 async def test_a_tall_pane_shows_tree_output_and_changes() -> None:
     async with play(frozen.FrozenEngine(frozen.FLEET[:1]), (120, 50)) as stage:
         await stage.shows("claude --resume", "Tests: 3 failed, 41 passed", "const t = await loadOnce()")
+
+
+@pytest.mark.parametrize(
+    ("place", "key", "columns", "count", "there"),
+    [
+        (0, "down", 2, 3, 2),
+        (1, "down", 2, 3, 2),  # the last pane fills its row
+        (2, "down", 2, 3, None),
+        (2, "up", 2, 3, 0),
+        (1, "right", 2, 3, 2),
+        (2, "right", 2, 3, None),
+        (0, "left", 2, 3, None),
+        (2, "down", 3, 4, 3),
+        (0, "down", 1, 2, 1),
+        (0, "down", 3, 3, None),
+        (0, "x", 2, 3, None),
+    ],
+)
+def test_arrow_keys_lead_to_the_pane_that_is_seen_there(
+    place: int, key: str, columns: int, count: int, there: int | None
+) -> None:
+    assert neighbour(place, key, columns, count) == there

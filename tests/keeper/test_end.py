@@ -316,8 +316,8 @@ def test_workspace_leaves_no_survivor_either(home: Home) -> None:
     with boxes.started(paths) as keeper:
         Running(keeper, ["/bin/sh", "-c", STUBBORN]).read(b"up\n")
         Running(keeper, ["/usr/bin/python3", "-c", FORKING]).read(b"up\n")
+        wait_until(lambda: len(tree(keeper)) >= 8, "all of them run")
         known = tree(keeper)
-        assert len(known) >= 8
         keeper.call("stop")
         assert survivors(known) == []
 

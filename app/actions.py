@@ -6,7 +6,7 @@ none of them can say something that the others do not. Why an action cannot be d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from backends.snapshots import BoxRow, ProcessRow, ReviewView
@@ -381,8 +381,3 @@ def quit_binding() -> BindingType:
 def disabled_reason(action_id: str, situation: Situation) -> str:
     """Why the action cannot be done now, ``""`` when it can."""
     return BY_ID[action_id].reason(situation)
-
-
-def keys_of(actions: Iterable[Action], keymap: dict[str, str]) -> dict[str, str]:
-    """The keys that count for each action, the person's own first."""
-    return {action.id: keymap.get(action.id, action.key) for action in actions}

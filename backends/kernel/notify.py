@@ -217,32 +217,3 @@ def parse_address(data: bytes) -> Address | None:
 def read_address(memory: Memory, pointer: int, size: int) -> Address | None:
     """The address that a connect(2) or sendto(2) names."""
     return parse_address(memory.read(pointer, max(0, min(size & 0xFFFFFFFF, SOCKADDR_LIMIT))))
-
-
-def thread_group(pid: int) -> int:
-    """The process of a thread, as notifications carry thread ids; ``pid`` itself when it is gone."""
-    try:
-        with open(f"/proc/{pid}/status", "rb") as status:
-            for line in status:
-                if line.startswith(b"Tgid:"):
-                    return int(line.split()[1])
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ESRCH):
-            raise
-    return pid
-
-
-def resolve(pid: int, dirfd: int, path: bytes) -> bytes:
-    """``path`` as the caller meant it, absolute, by its working folder or descriptor; links are not followed.
-
-    The result is a name inside the box's own root. ``path`` unchanged where the caller is gone.
-    """
-    if path.startswith(b"/"):
-        return path
-    signed = dirfd & 0xFFFFFFFF
-    folder = b"cwd" if signed == 0xFFFFFF9C else b"fd/%d" % signed  # AT_FDCWD is -100
-    try:
-        base = os.readlink(b"/proc/%d/%s" % (pid, folder))
-    except OSError:
-        return path
-    return base + b"/" + path if path else base

@@ -204,13 +204,3 @@ def members(namespace: int, pids: Iterable[int] | None = None) -> tuple[int, ...
         except (FileNotFoundError, PermissionError, ProcessLookupError):
             continue
     return tuple(out)
-
-
-def pid_of_pidfd(pidfd: int) -> int | None:
-    """The host's pid behind a pidfd (pidfd_open(2), fdinfo), ``None`` when that process has ended."""
-    with open(f"/proc/self/fdinfo/{pidfd}", "rb") as info:
-        for line in info:
-            if line.startswith(b"Pid:"):
-                pid = int(line.split()[1])
-                return pid if pid > 0 else None
-    return None

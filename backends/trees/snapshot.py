@@ -24,6 +24,9 @@ from backends.trees.values import Finding, Limits, TreeSnapshot
 WALKER = Path(__file__).with_name("walker.py")
 IMPORT = ("-c", "core.compression=1", "fast-import", "--quiet", "--done", "--force", "--depth=0")
 GRACE = 5.0  # seconds beyond the walker's own limit, before it is killed
+UNCONFINED_READER = (
+    "the tree was read by a process that nothing confined: this host's kernel lacks Landlock or seccomp"
+)
 
 
 def snapshot(
@@ -40,6 +43,8 @@ def snapshot(
     with quarantine.locked(paths):
         tree, report = _read(paths, base_tree, limits, confine)
     found = [Finding(kind, _path(path), words) for kind, path, words in report["findings"]]
+    if not report["confined"]:
+        found.append(Finding("reader", b".", UNCONFINED_READER))
     return TreeSnapshot(
         tree=tree,
         stat=stat(paths, base_tree, tree),

@@ -397,6 +397,7 @@ def test_without_landlock_nothing_is_read_unless_the_tier_confines_nothing(
     taken = snapshot.snapshot(box.paths, box.base.tree, limits=Limits(), confine=False)
     assert taken.tree == box.base.tree
     assert taken.confined == ""
+    assert [row.kind for row in taken.findings] == ["reader"], "told wherever the snapshot is reviewed"
 
 
 def test_the_quarantine_is_for_its_owner_alone(box: Box) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
 
 import pytest
@@ -92,6 +93,8 @@ def test_only_three_descriptors_and_no_variable_reach_a_session(monkeypatch: pyt
     monkeypatch.setenv("SECRET_TOKEN", "t0ken-in-the-environment")
     secret = os.memfd_create("secret")
     os.write(secret, b"secret")
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a login's soft limit is 1024
     for number in (3000, 2048):
         os.dup2(secret, number, inheritable=True)
     os.set_inheritable(secret, True)

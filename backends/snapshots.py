@@ -201,3 +201,28 @@ class RemovalOutcome(NamedTuple):
     removed: bool
     detail: str
     error: dict[str, str | int] | None
+
+
+class Proposal(NamedTuple):
+    """One change of a person's own ``cloche.toml``, exactly as narrow as the refusal that it answers.
+
+    Nothing is written by making one: a person accepts it (``cloche allow``, or a key of the workbench).
+    """
+
+    key: str  # key of the profile: "net.egress", "fs.read", "limits.pids"
+    value: str  # the element that a list gains, or the value that the key takes, as the profile spells it
+    file: str  # the cloche.toml that would change, absolute
+    diff: str  # unified diff of that file, "--- /dev/null" when it would be made
+    live: bool  # the running box can take it without a restart
+
+
+class Explanation(NamedTuple):
+    """Why something was refused, and what would allow it. Either ``proposal`` or ``why_not`` is given."""
+
+    kind: str  # as in the tally: net, dns, socket, syscall, read, write, exec, limit
+    object: str  # raw, as it came out of the box
+    rule: str  # the rule that the refusal named
+    where: str  # file:line of the value that refused it, or the default's name
+    reason: str  # one sentence for a person
+    proposal: Proposal | None
+    why_not: str  # why no change of the profile is proposed, "" when one is

@@ -226,3 +226,17 @@ class Explanation(NamedTuple):
     reason: str  # one sentence for a person
     proposal: Proposal | None
     why_not: str  # why no change of the profile is proposed, "" when one is
+
+
+class EgressRow(NamedTuple):
+    """One rule of a supervised box's egress list, or one name of it, with what went through it so far."""
+
+    rule: str  # as the profile spells it
+    name: str  # the name that is pinned, "" for a rule of addresses
+    addresses: tuple[str, ...]  # what the name is pinned to, or the network of the rule
+    port: int
+    connections: int  # that the relay dialled
+    sent: int  # bytes from the box to the destination
+    received: int  # bytes from the destination to the box
+    refused: int  # connections to these addresses that the relay refused (another name, no name)
+    state: str  # pinned, open (a rule of addresses), unresolved, refused: with the reason after a colon

@@ -49,9 +49,9 @@ def point(name: str) -> None:
 
 
 def hold() -> None:
-    """Keep points in memory: the file is out of reach from here on."""
+    """Keep points in memory: the file is out of reach from here on, also for what is forked. Twice is once."""
     global _holding
-    if _file:
+    if _file and _holding is None:
         _holding = []
 
 

@@ -42,12 +42,14 @@ def test_points_are_lines_of_time_process_and_name(file: Path) -> None:
 
 def test_what_is_held_is_told_once_and_written_by_the_caller(file: Path) -> None:
     trace.hold()
+    trace.point("outer")
+    trace.hold()
     trace.point("inside")
     lines = trace.held()
-    assert [line.split(" ", 2)[2] for line in lines] == ["inside"]
+    assert [line.split(" ", 2)[2] for line in lines] == ["outer", "inside"]
     assert (trace.held(), file.exists()) == ([], False)
     trace.carry(lines)
-    assert file.read_text() == lines[0] + "\n"
+    assert file.read_text().splitlines() == lines
 
 
 def test_only_lines_of_a_trace_are_carried(file: Path) -> None:

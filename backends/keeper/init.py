@@ -18,6 +18,7 @@ import struct
 import time
 from typing import NamedTuple, NoReturn
 
+from backends import trace
 from backends.keeper import init_moves, init_proofs, init_protocol, init_session
 from backends.keeper.init_proofs import Promises
 from backends.keeper.init_protocol import Message
@@ -51,10 +52,12 @@ class Settings(NamedTuple):
 def main(control: socket.socket, death: int, settings: Settings) -> NoReturn:
     """Serves until the end. Never returns or raises: an unexpected failure is reported and ends the box."""
     try:
+        trace.hold()
         title.replace("cloche-init", f"cloche init {settings.name}")
         os.environ.clear()
         init = Init(control, death, settings)
         init.prepare()
+        trace.point("init: prepared")
         if init.prove():
             init.serve()
     except BaseException as error:  # noqa: BLE001 - the box must end, and the keeper be told why
@@ -117,6 +120,8 @@ class Init:
             self.poll.register(fd, select.POLLIN)
 
     def tell(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        if trace.on():
+            message = {**message, "trace": trace.held()}
         init_protocol.send(self.control, message, fds)
 
     # ---- proofs
@@ -135,6 +140,7 @@ class Init:
                 }
             )
             return False
+        trace.point("init: proofs")
         self.tell({"ev": "ready", "proofs": [list(claim) for claim in claims]})
         return True
 
@@ -197,6 +203,7 @@ class Init:
 
     def answer(self, message: Message, fds: tuple[int, ...]) -> None:
         operation = message.get("op")
+        trace.point(f"init: asked to {operation}")
         if operation == "spawn":
             self.spawn(message, fds)
         elif operation == "freeze":
@@ -223,6 +230,7 @@ class Init:
             why = f"the box cannot start another process: {os.strerror(error.errno or 0)}"
             self.tell({"ev": "failed", "id": ident, "errno": error.errno, "why": why})
         else:
+            trace.point("init: forked")
             self.sessions[started.pid] = spawn.id
             self.pending[started.result] = _Pending(spawn.id, started, spawn.argv[0])
             self.poll.register(started.result, select.POLLIN)
@@ -261,6 +269,7 @@ class Init:
         started = pending.started
         self.poll.unregister(result)
         report = os.read(result, 8192)
+        trace.point("init: executed")
         os.close(result)
         if report:
             code, _, word = report.decode("utf-8", "surrogateescape").partition(":")
@@ -293,6 +302,7 @@ class Init:
                 return
             if pid == 0:
                 return
+            trace.point("init: exit")
             for result, pending in list(self.pending.items()):
                 if pending.started.pid == pid:
                     self.settle(result)

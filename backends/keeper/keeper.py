@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from backends import trace
 from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError
 from backends.evidence.journal import Journal
@@ -217,6 +218,10 @@ class Keeper:
 
     def _hear(self, message: Message, fds: list[int]) -> None:
         event = message.get("ev")
+        if trace.on():
+            told = message.get("trace")
+            trace.carry(told if isinstance(told, list) else ())
+            trace.point(f"keeper: heard {event if str(event).isalpha() else repr(event)}")
         if event == "spawned":
             session = self.sessions.spawned(message, fds)
             if self.gate is not None and session is not None and session.ident is not None:

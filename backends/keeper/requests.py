@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from backends import trace
 from backends.errors import Busy, ClocheError, NoSuchBox, Refused, UsageError
 from backends.keeper import census, environment
 from backends.keeper.fields import Fields
@@ -78,6 +79,7 @@ class Requests:
                 "this is a fault of the client",
                 code="descriptors",
             )
+        trace.point(f"keeper: asked to {name}")
         fields = Fields(request, number)
         try:
             reply = handler(client, fields, fds)

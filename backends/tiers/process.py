@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from backends import trace
 from backends.boxes.layout import BoxPaths, state_dir
 from backends.errors import Refused
 from backends.keeper.init import Settings
@@ -57,8 +58,11 @@ class ProcessTier:
             raise Refused(f"the process tier cannot take {first.key}", first.why, first.remedy, code="tier")
         held = limits.hold(_group_name(spec), spec.policy.resources, confined=True)
         try:
+            trace.point("launch: limits")
             prepared = prepare(spec, held)
+            trace.point("launch: plan")
             launched = launcher.launch(prepared.build)
+            trace.point("launch: boundary")
         except launcher.LaunchError as error:
             _remove(held)
             raise Refused(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
+from backends import trace
 from backends.kernel import mounts, namespaces, shares
 from backends.kernel.mounts import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY
 from backends.kernel.shares import Share
@@ -109,6 +110,7 @@ def map_lowers(plan: RootPlan, uid: int, gid: int) -> RootPlan:
 
 def build(plan: RootPlan) -> tuple[str, ...]:
     """Mounts everything and pivots. Raises :class:`BuildError`; returns the shares that could not be set."""
+    trace.hold()
     builder = _Builder(plan)
     builder.run("mounts", "the box's empty root", builder.base)
     # Outer folders first, so that nothing is mounted over what another step has mounted already.
@@ -154,6 +156,7 @@ class _Builder:
             step()
         except OSError as error:
             raise BuildError(stage, what, error) from error
+        trace.point(f"root: {what}")
 
     def at(self, path: str) -> str:
         return self.root + path

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from backends import trace
 from backends.boxes import names, store
 from backends.boxes.layout import BoxPaths, state_dir
 from backends.boxes.lifecycle import CREATED
@@ -41,6 +42,7 @@ class Steps:
         """Note that ``step`` was taken."""
         if undo is not None:
             self._undo.append(undo)
+        trace.point(f"create: {step}")
         if self._after is not None:
             self._after(step)
 
@@ -76,6 +78,7 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
     place = None if detached else _place(cwd)
     key = key_of(place) if place else DETACHED
     base = None if place is None else sources.resolve(place, request.rev)
+    trace.point("create: base")
     with _all_or_nothing(after) as steps:
         paths = _folder(steps, key, request.name)
         with store.lock(paths, "new"):
@@ -91,6 +94,7 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
                 _branch_is_free(paths, place)
             uid, gid = _payload(settled.policy.tier)
             chosen = choice.choose(settled.policy.tree, settled.policy.tier, paths)
+            trace.point("create: provider")
             manifest = Manifest(
                 name=paths.name,
                 repository="" if detached else (place.work_tree or place.common_dir),

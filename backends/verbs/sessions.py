@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from backends import trace
 from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, NoSuchBox
@@ -183,6 +184,7 @@ def run(
 ) -> RunResult:
     """Run a command and wait for it; see ``Engine.run``."""
     with keepers.start(paths) as keeper:
+        trace.point("run: keeper")
         relay = _Relay(streams)
         try:
             reply = _start(
@@ -193,10 +195,13 @@ def run(
                 env=own_environment() if env is None else dict(env),
                 cwd=cwd,
             )
+            trace.point("run: started")
             relay.handed_over()
             if on_session is not None:
                 on_session(_Session(keeper, reply["session"]))
-            return _result(relay.until_exit(keeper, reply["session"]))
+            event = relay.until_exit(keeper, reply["session"])
+            trace.point("run: ended")
+            return _result(event)
         finally:
             relay.close()
 

@@ -49,7 +49,7 @@ def point(name: str) -> None:
 
 
 def hold() -> None:
-    """Keep points in memory: the file is out of reach from here on, also for what is forked. Twice is once."""
+    """Keep points in memory: the file is out of reach from here on, for forks too. Twice is once."""
     global _holding
     if _file and _holding is None:
         _holding = []

@@ -1,5 +1,7 @@
 """``python -I -S .../backends/keeper/__main__.py BOX-FOLDER READY-FD``: the keeper of one box.
 
+``... --zygote SOCKET LISTENING-FD``: the process that keepers are forked from (backends/keeper/zygote.py).
+
 Run as a file and isolated: neither the starter's environment nor its installed packages reach the process
 that holds a box, and what the interpreter does not import the box's init does not inherit.
 """
@@ -14,6 +16,10 @@ def run() -> None:
     # Collecting while modules load finds nothing, and what is there by then is shared with the box's init.
     gc.disable()
     sys.path.insert(0, __file__.rpartition("/backends/keeper/")[0])
+    if sys.argv[1] == "--zygote":
+        from backends.keeper import zygote
+
+        zygote.main(sys.argv[2], int(sys.argv[3]))
     from backends.keeper.main import main
 
     gc.freeze()

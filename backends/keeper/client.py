@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import errno
-import os
 import select
-import signal
 import socket
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -16,22 +13,13 @@ from types import TracebackType
 from typing import Any
 
 from backends.boxes.layout import BoxPaths
-from backends.errors import Busy, ClocheError, NoSuchBox, from_dict
+from backends.errors import Busy, NoSuchBox, from_dict
 from backends.keeper import address, protocol
+from backends.keeper import start as starting
 from backends.keeper.protocol import Decoder, ProtocolError
 
 TIMEOUT = 10.0  # seconds for one reply
-START_TIMEOUT = 30.0  # seconds from the start of a keeper to a ready box
 RACE_PATIENCE = 5.0  # seconds for another starter's keeper to become ready
-# All that a keeper takes of its starter's environment. The box's first process has it in its memory.
-KEPT = (
-    "HOME",
-    "XDG_STATE_HOME",
-    "XDG_RUNTIME_DIR",
-    "XDG_CACHE_HOME",
-    "XDG_CONFIG_HOME",
-    "CLOCHE_LINGER",
-)
 
 
 class KeeperClient:
@@ -218,91 +206,9 @@ def start(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
             if error.code != "not-live":
                 raise
         try:
-            launch(paths)
+            starting.launch(paths)
         except Busy as busy:
             # Somebody else starts it, or the keeper before is just leaving: its lock says so.
             if busy.code != "locked" or time.monotonic() > until:
                 raise
             time.sleep(0.02)
-
-
-def launch(paths: BoxPaths) -> None:
-    """Start a keeper and wait until its box is ready. ``Busy`` with code "locked" when one lives."""
-    script = Path(__file__).with_name("__main__.py")
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    log = null = -1
-    try:
-        log = os.open(
-            paths.keeper_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        ready = 3
-        # Sources first move out of the way of the targets 0 to 3.
-        sources = [_high(null), _high(log), _high(writer)]
-        try:
-            child = os.posix_spawn(
-                sys.executable,
-                [sys.executable, "-I", "-S", os.fspath(script), os.fspath(paths.root), str(ready)],
-                {name: os.environ[name] for name in KEPT if name in os.environ},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, sources[0], 0),
-                    (os.POSIX_SPAWN_DUP2, sources[1], 1),
-                    (os.POSIX_SPAWN_DUP2, sources[1], 2),
-                    (os.POSIX_SPAWN_DUP2, sources[2], ready),
-                ],
-                # Whatever the starter blocks or ignores must not reach the keeper, nor the box through it.
-                setsigmask=(),
-                setsigdef=(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE),
-            )
-        finally:
-            for fd in sources:
-                os.close(fd)
-    except FileNotFoundError as error:
-        os.close(reader)
-        raise NoSuchBox(
-            f"there is no box {paths.name}", f"{paths.root} is gone", "cloche ls", code="no-such-box"
-        ) from error
-    except BaseException:
-        os.close(reader)
-        raise
-    finally:
-        for fd in (writer, log, null):
-            if fd >= 0:
-                os.close(fd)
-    try:
-        os.waitpid(child, 0)  # it forks the keeper and ends at once
-    except ChildProcessError:
-        child = -1  # an event loop of this process collected it first
-    try:
-        _await(reader, paths)
-    finally:
-        os.close(reader)
-
-
-def _high(fd: int) -> int:
-    """A copy of ``fd`` at 10 or above, close-on-exec."""
-    import fcntl
-
-    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
-
-
-def _await(reader: int, paths: BoxPaths) -> None:
-    decoder = Decoder()
-    poller = select.poll()
-    poller.register(reader, select.POLLIN)
-    until = time.monotonic() + START_TIMEOUT
-    while poller.poll(max(0.0, until - time.monotonic()) * 1000):
-        data = os.read(reader, 65536)
-        if not data:
-            break
-        for value in decoder.feed(data):
-            if value.get("ok"):
-                return
-            error = value.get("error")
-            raise from_dict(error if isinstance(error, dict) else {})
-    raise ClocheError(
-        f"the keeper of box {paths.name} did not start",
-        "it ended, or hangs, before the box was ready",
-        f"see {paths.keeper_log}",
-        code="keeper-failure",
-    )

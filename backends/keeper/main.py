@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from backends import tiers
+from backends import tiers, trace
 from backends.boxes import lifecycle, liveness, store
 from backends.boxes import manifest as manifests
 from backends.boxes.layout import BoxPaths, socket_path
@@ -64,12 +64,20 @@ class Starter:
 
 
 def main(root: str, ready_fd: int) -> NoReturn:
-    """Become the keeper of the box in ``root``; what comes of it goes to ``ready_fd`` as one line."""
+    """Leave whoever started this process, and :func:`serve`."""
+    detach()
+    serve(root, ready_fd)
+
+
+def serve(root: str, ready_fd: int) -> NoReturn:
+    """Be the keeper of the box in ``root``; what comes of it goes to ``ready_fd`` as one line."""
     starter = Starter(ready_fd)
     log = Log()
     code = 0
     try:
-        detach()
+        os.chdir("/")
+        os.umask(0o077)
+        trace.point("keeper: begins")
         _serve(BoxPaths(Path(root)), starter, log)
     except ClocheError as error:
         starter.tell(error)
@@ -95,8 +103,6 @@ def detach() -> None:
     os.setsid()
     if os.fork():
         os._exit(0)
-    os.chdir("/")
-    os.umask(0o077)
 
 
 def _serve(paths: BoxPaths, starter: Starter, log: Log) -> None:
@@ -172,6 +178,7 @@ class _Serving:
         policy = load_policy(paths, manifest)
         earlier = liveness.read(paths).facts.get("disk_base")
         tier = tiers.get(policy.tier)
+        trace.point("keeper: policy loaded")
         # Whatever a box without a pid namespace leaves behind is handed to us instead of to the host's init.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         _raise_limits()
@@ -186,12 +193,14 @@ class _Serving:
         )
         # Checked while the box is built and proves its claims; no session starts before the verdict.
         self._verification = _verification(spec, manifest)
+        trace.point("keeper: layers' check begun")
         try:
             box = tier.launch(spec)
         except BaseException:
             if self._verification is not None:
                 self._verification.abandon()
             raise
+        trace.point("keeper: confined")
         gc.disable()  # until the box is ready: collecting while modules load finds nothing
         from backends.keeper.keeper import Keeper
         from backends.keeper.state import State
@@ -209,6 +218,7 @@ class _Serving:
             ready=self._ready,
         )
         self._keeper.ended.append(self._ended)
+        trace.point("keeper: serves init")
         self._patience = loop.later(READY_PATIENCE, self._not_ready)
         loop.later(0.0, _prepare)
 
@@ -232,8 +242,10 @@ class _Serving:
                     "cloche probe says what this host can enforce",
                     code="launch-refused",
                 )
+            trace.point("keeper: proofs taken")
             if self._verification is not None:
                 self._verification.result()
+            trace.point("keeper: layers checked")
             self._open(claims)
         except ClocheError as error:
             self._failure = error
@@ -268,6 +280,7 @@ class _Serving:
             },
         )
         keeper.begin(self._person)
+        trace.point("keeper: ready")
         self._starter.tell(None)
         self._loop.later(0.0, _settle_down)
 

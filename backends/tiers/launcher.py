@@ -15,6 +15,7 @@ import socket
 import time
 from typing import NamedTuple, NoReturn
 
+from backends import trace
 from backends.keeper import init, init_protocol
 from backends.keeper.init import Settings
 from backends.keeper.init_protocol import Message
@@ -84,11 +85,13 @@ def launch(build: Build) -> Launched:
     try:
         control.settimeout(PATIENCE)
         _expect(control, "unshared")
+        trace.point("launch: builder has namespaces")
         if os.geteuid() == 0:
             maps = ((0, 0, 1), (etc.UID, build.uid, 1)), ((0, 0, 1), (etc.UID, build.gid, 1))
             _map(builder, *maps)
         cgroups.enter(build.groups, builder)
         init_protocol.send(control, {"op": "go"})
+        trace.point("launch: mapped, in its groups")
         ident, namespace = None, None
         unset: tuple[str, ...] = ()
         # They come from two processes: on a busy host init may be confined before its parent says it forked.
@@ -99,6 +102,7 @@ def launch(build: Build) -> Launched:
                 ident = procfs.identify(pid) if isinstance(pid, int) else None
             else:
                 notify, namespace, unset = fds[0], message["namespace"], _texts(message["unset"])
+                trace.carry(_texts(message["trace"]))
         if ident is None or not isinstance(namespace, int):
             raise LaunchError("init", "init started", "it is gone already")
     except BaseException:
@@ -244,7 +248,10 @@ def _init(build: Build, control: socket.socket, death: int, privileged: bool) ->
         _stage("uts", "the box gets its name", lambda: socket.sethostname(build.name))
         if build.loopback:
             _stage("network", "loopback is brought up", namespaces.loopback_up)
+        trace.hold()
+        trace.point("init: named, network up")
         unset = root.build(build.root)
+        trace.point("init: root built")
         if privileged:
             _stage("uid-map", "root is given up", lambda: _become(etc.UID, etc.UID))
             # The change of user made us undumpable, and our own files in /proc the property of nobody here.
@@ -256,9 +263,11 @@ def _init(build: Build, control: socket.socket, death: int, privileged: bool) ->
         )
         extents = ((etc.UID, own[0], 1),), ((etc.UID, own[1], 1),)
         _stage("uid-map", "the only user is mapped", lambda: _map_self(extents))
+        trace.point("init: second user namespace")
         _stage("capabilities", "capabilities are dropped", capabilities.drop_all)
         prctl(PR_SET_DUMPABLE, 0)
         _stage("landlock", "Landlock is applied", lambda: landlock.restrict(build.rules))
+        trace.point("init: Landlock")
         listener = -1
 
         def install() -> None:
@@ -266,7 +275,8 @@ def _init(build: Build, control: socket.socket, death: int, privileged: bool) ->
             listener = seccomp.install(build.program)
 
         _stage("seccomp", "the system call filter is applied", install)
-        told = {"ev": "confined", "namespace": namespace, "unset": list(unset)}
+        trace.point("init: confined")
+        told = {"ev": "confined", "namespace": namespace, "unset": list(unset), "trace": trace.held()}
         init_protocol.send(control, told, [listener])
         os.close(listener)
     except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it

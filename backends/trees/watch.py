@@ -7,7 +7,6 @@ and it cannot add a new folder without beginning anew. Here every folder is open
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
@@ -16,23 +15,22 @@ from collections import deque
 from pathlib import Path
 from types import TracebackType
 
-from backends.kernel.syscalls import libc
+from backends.kernel import inotify
+from backends.kernel.inotify import (
+    IN_ATTRIB,
+    IN_CLOSE_WRITE,
+    IN_CREATE,
+    IN_DELETE,
+    IN_EXCL_UNLINK,
+    IN_IGNORED,
+    IN_ISDIR,
+    IN_MODIFY,
+    IN_MOVED_FROM,
+    IN_MOVED_TO,
+    IN_ONLYDIR,
+    IN_Q_OVERFLOW,
+)
 from backends.trees.names import is_dotgit
-
-IN_MODIFY = 0x002
-IN_ATTRIB = 0x004
-IN_CLOSE_WRITE = 0x008
-IN_MOVED_FROM = 0x040
-IN_MOVED_TO = 0x080
-IN_CREATE = 0x100
-IN_DELETE = 0x200
-IN_Q_OVERFLOW = 0x4000
-IN_IGNORED = 0x8000
-IN_ONLYDIR = 0x01000000
-IN_EXCL_UNLINK = 0x04000000
-IN_ISDIR = 0x40000000
-IN_NONBLOCK = os.O_NONBLOCK
-IN_CLOEXEC = os.O_CLOEXEC
 
 MASK = (
     IN_MODIFY | IN_ATTRIB | IN_CLOSE_WRITE | IN_MOVED_FROM | IN_MOVED_TO | IN_CREATE | IN_DELETE
@@ -43,19 +41,15 @@ MOST = 4096  # folders; each watch holds kernel memory that all programs of the 
 DEEPEST = 128
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-_init = libc.inotify_init1
-_init.restype = ctypes.c_int
-_init.argtypes = [ctypes.c_int]
-_add_watch = libc.inotify_add_watch
-_add_watch.restype = ctypes.c_int
-_add_watch.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32]
-
 
 def of_writes(folder: str) -> int:
     """A descriptor that is readable once a file directly in ``folder`` was written; ``OSError``."""
-    fd: int = _init(IN_NONBLOCK | IN_CLOEXEC)
-    if fd < 0 or _add_watch(fd, os.fsencode(folder), IN_MODIFY | IN_ONLYDIR) < 0:
-        raise OSError(ctypes.get_errno(), f"inotify: {os.strerror(ctypes.get_errno())}")
+    fd = inotify.create()
+    try:
+        inotify.add(fd, os.fsencode(folder), IN_MODIFY | IN_ONLYDIR)
+    except OSError:
+        os.close(fd)
+        raise
     return fd
 
 
@@ -69,10 +63,11 @@ class TreeWatch:
         self.complete = True
         """False when folders are left out (too many, or no watches left): then look now and then."""
         self._root = os.open(tree, FOLDER_FLAGS)
-        self._fd: int = _init(IN_NONBLOCK | IN_CLOEXEC)
-        if self._fd < 0:
+        try:
+            self._fd = inotify.create()
+        except OSError:
             os.close(self._root)
-            raise OSError(ctypes.get_errno(), f"inotify_init1: {os.strerror(ctypes.get_errno())}")
+            raise
         self._scan(b"")
 
     def fileno(self) -> int:
@@ -175,13 +170,13 @@ class TreeWatch:
             self.complete = False
             return False
         # By its name in proc: inotify has no call that takes a descriptor.
-        wd = _add_watch(self._fd, b"/proc/self/fd/%d" % fd, MASK)
-        if wd < 0:
-            code = ctypes.get_errno()
-            if code not in (errno.ENOSPC, errno.EACCES, errno.ENOMEM):
-                raise OSError(code, f"inotify_add_watch: {os.strerror(code)}")
+        try:
+            wd = inotify.add(self._fd, b"/proc/self/fd/%d" % fd, MASK)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EACCES, errno.ENOMEM):
+                raise
             self.complete = False
-            return code == errno.EACCES
+            return error.errno == errno.EACCES
         self._folders[wd] = path
         return True
 

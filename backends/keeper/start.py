@@ -1,0 +1,194 @@
+"""Starting a box's keeper: forked from a zygote, or where that cannot be, as a process of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from backends import trace
+from backends.boxes.layout import BoxPaths, runtime_dir
+from backends.errors import ClocheError, NoSuchBox, from_dict
+from backends.keeper import address, protocol, surroundings
+from backends.keeper.protocol import Decoder, ProtocolError
+
+START_TIMEOUT = 30.0  # seconds from the start of a keeper to a ready box
+ZYGOTE_PATIENCE = 10.0  # seconds that a zygote gets to load and fork; beyond, the keeper starts by itself
+ZYGOTE_VARIABLE = "CLOCHE_ZYGOTE"  # "0": every keeper starts by itself
+# All that a keeper takes of its starter's environment. The box's first process has it in its memory.
+KEPT = (
+    "HOME",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "CLOCHE_LINGER",
+    "CLOCHE_LANDLOCK_ABI",
+    "CLOCHE_TRACE",
+)
+SCRIPT = Path(__file__).with_name("__main__.py")
+BACKLOG = 128
+_DEFAULTS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+
+_started: list[int] = []  # children of ours that fork a zygote and end
+
+
+def launch(paths: BoxPaths) -> None:
+    """Start a keeper and wait until its box is ready. ``Busy`` with code "locked" when one lives."""
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    log = -1
+    try:
+        log = os.open(
+            paths.keeper_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        trace.point("start: asked")
+        warm()
+        if not _fork_from_zygote(paths, log, writer):
+            _spawn(paths, log, writer)
+        os.close(writer)
+        writer = -1
+        trace.point("start: forked")
+        _await(reader, paths)
+    except FileNotFoundError as error:
+        raise NoSuchBox(
+            f"there is no box {paths.name}", f"{paths.root} is gone", "cloche ls", code="no-such-box"
+        ) from error
+    finally:
+        for fd in (reader, writer, log):
+            if fd >= 0:
+                os.close(fd)
+
+
+def environment() -> dict[str, str]:
+    """What a keeper takes of our environment."""
+    return {name: os.environ[name] for name in KEPT if name in os.environ}
+
+
+# ---- a keeper by itself
+
+
+def _spawn(paths: BoxPaths, log: int, writer: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        child = _run([os.fspath(paths.root), "3"], environment(), (null, log, log, writer))
+    finally:
+        os.close(null)
+    try:
+        os.waitpid(child, 0)  # it forks the keeper and ends at once
+    except ChildProcessError:
+        return  # an event loop of this process collected it first
+
+
+def _run(words: list[str], variables: dict[str, str], fds: tuple[int, ...]) -> int:
+    """Start an isolated interpreter of this package with ``fds`` as its descriptors from 0 on."""
+    # Sources first move out of the way of the targets.
+    sources = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in fds]
+    try:
+        return os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", os.fspath(SCRIPT), *words],
+            variables,
+            file_actions=[(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate(sources)],
+            # Whatever the starter blocks or ignores must not reach the keeper, nor the box through it.
+            setsigmask=(),
+            setsigdef=_DEFAULTS,
+        )
+    finally:
+        for fd in sources:
+            os.close(fd)
+
+
+# ---- a keeper from the zygote
+
+
+def zygote_path() -> Path:
+    """The socket of the zygote for our surroundings: it passes on what we would have passed on."""
+    return runtime_dir() / f"zygote-{surroundings.of()[:20]}.sock"
+
+
+def warm() -> None:
+    """See that a zygote loads, or is there already; returns at once."""
+    _collect()
+    if os.environ.get(ZYGOTE_VARIABLE) == "0":
+        return
+    path = zygote_path()
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(path.with_suffix(".lock"), flags, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return  # held by the one that lives, through a descriptor that it was given
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as listener:
+            address.bind(listener, path)
+            listener.listen(BACKLOG)
+            null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            log = os.open(path.with_suffix(".log"), flags | os.O_TRUNC, 0o600)
+            try:
+                words = ["--zygote", os.fspath(path), "3"]
+                _started.append(_run(words, {}, (null, log, log, listener.fileno(), lock)))
+            finally:
+                os.close(null)
+                os.close(log)
+    finally:
+        os.close(lock)
+
+
+def _collect() -> None:
+    """Take the exit of what we started, so that it does not stay as a zombie."""
+    for child in list(_started):
+        try:
+            if os.waitpid(child, os.WNOHANG)[0] == 0:
+                continue
+        except ChildProcessError:
+            pass  # an event loop of this process collected it
+        _started.remove(child)
+
+
+def _fork_from_zygote(paths: BoxPaths, log: int, writer: int) -> bool:
+    """Whether a zygote forked the keeper. Whatever goes wrong with it, the keeper can start by itself."""
+    if os.environ.get(ZYGOTE_VARIABLE) == "0":
+        return False
+    request = {"root": os.fspath(paths.root), "env": environment()}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
+        sock.settimeout(ZYGOTE_PATIENCE)
+        try:
+            address.connect(sock, zygote_path())
+            data = protocol.encode(request)
+            sent = sock.sendmsg([data], protocol.rights((log, writer)))
+            sock.sendall(data[sent:])
+            answer = next(Decoder().feed(sock.recv(65536)), {})
+        except (OSError, ProtocolError):
+            return False
+    return answer.get("ok") is True
+
+
+# ---- its first word
+
+
+def _await(reader: int, paths: BoxPaths) -> None:
+    decoder = Decoder()
+    poller = select.poll()
+    poller.register(reader, select.POLLIN)
+    until = time.monotonic() + START_TIMEOUT
+    while poller.poll(max(0.0, until - time.monotonic()) * 1000):
+        data = os.read(reader, 65536)
+        if not data:
+            break
+        for value in decoder.feed(data):
+            if value.get("ok"):
+                return
+            error = value.get("error")
+            raise from_dict(error if isinstance(error, dict) else {})
+    raise ClocheError(
+        f"the keeper of box {paths.name} did not start",
+        "it ended, or hangs, before the box was ready",
+        f"see {paths.keeper_log}",
+        code="keeper-failure",
+    )

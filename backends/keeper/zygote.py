@@ -1,0 +1,188 @@
+"""The process that keepers are forked from: it has loaded what a launch needs, and nothing else.
+
+One for each user and for each kind of surroundings (:mod:`backends.keeper.surroundings`). It has an empty
+environment, holds no secret and no box, and serves one kind of request: fork a keeper for this folder. It
+ends when nobody asked for a while, when its socket is removed, or when the files it was loaded from have
+changed; a starter that finds none starts its keeper itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+from backends import trace
+from backends.keeper import peer, protocol, surroundings
+from backends.keeper.log import Log
+from backends.kernel import inotify, title
+from backends.kernel.syscalls import close_from
+
+IDLE = 600.0  # seconds without a request
+REQUEST_LIMIT = 65536  # bytes
+REQUEST_PATIENCE = 5.0  # seconds that a client gets to send its request, which it has ready
+FDS = 2  # with a request: the box's log, and where the keeper says that it is ready
+READY = 3  # the descriptor of a keeper's first word
+
+
+def load() -> None:
+    """Import what a keeper needs until its box is ready, and what its first request takes."""
+    from backends.keeper import keeper, main, requests, server, state, words
+    from backends.tiers import process, workspace
+    from backends.trees import verification
+
+    words.load()
+    del keeper, main, requests, server, state, process, workspace, verification
+
+
+def main(name: str, listening: int) -> NoReturn:
+    """Serve ``listening``, bound to ``name``, detached from our starter, until there is a reason to end."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+    os.umask(0o077)
+    title.replace("cloche-zygote", "cloche zygote")
+    zygote = _Zygote(socket.socket(fileno=listening), name)
+    load()
+    gc.collect()
+    gc.freeze()  # what is here by now is shared with every keeper
+    gc.enable()
+    zygote.run()
+
+
+class _Zygote:
+    def __init__(self, listener: socket.socket, name: str) -> None:
+        self._listener = listener
+        self._name = name
+        self._bound = _identity(name)
+        self._surroundings = surroundings.of()
+        self._loaded: tuple[tuple[str, int, int], ...] = ()
+        listener.setblocking(False)
+        # Children are nobody's to wait for; a keeper sets its own (see ``_become``).
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+    def run(self) -> NoReturn:
+        """The loop; without requests the process sleeps in poll(2)."""
+        self._loaded = loaded()
+        watch = inotify.create()
+        # Removing a bound socket's name changes its count of links: the socket itself is still open.
+        events = inotify.IN_ATTRIB | inotify.IN_DELETE_SELF | inotify.IN_MOVE_SELF
+        inotify.add(watch, os.fsencode(self._name), events)
+        poller = select.poll()
+        poller.register(self._listener.fileno(), select.POLLIN)
+        poller.register(watch, select.POLLIN)
+        going = True
+        while going:
+            ready = [fd for fd, _ in poller.poll(IDLE * 1000)]
+            going = bool(ready)
+            if watch in ready:
+                os.read(watch, 1 << 16)
+                going = self._named()
+            if self._listener.fileno() in ready:
+                going = self._accept() and going
+        if self._named():
+            os.unlink(self._name)
+        self._accept()  # whoever came while the name still led to us
+        os._exit(0)
+
+    def _named(self) -> bool:
+        """Whether the socket's name still leads to the socket that we listen on."""
+        return self._bound is not None and _identity(self._name) == self._bound
+
+    def _accept(self) -> bool:
+        """Serve everybody who waits; False when this process should not serve again."""
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except BlockingIOError:
+                return True
+            except OSError as error:
+                Log().failure("zygote", error)
+                return False
+            with client:
+                try:
+                    fresh = self._answer(client)
+                except (OSError, ValueError, protocol.ProtocolError, peer.Foreign) as error:
+                    Log().failure("zygote", error)
+                    continue
+            if not fresh:
+                return False
+
+    def _answer(self, client: socket.socket) -> bool:
+        """One request: fork, or say why not. False when the code on disk is no longer the one in memory."""
+        client.settimeout(REQUEST_PATIENCE)
+        who = peer.identify(client)
+        if surroundings.of(who.pid) != self._surroundings:
+            client.sendall(protocol.encode({"ok": False, "why": "other surroundings"}))
+            return True
+        if loaded() != self._loaded:
+            client.sendall(protocol.encode({"ok": False, "why": "the program has changed"}))
+            return False
+        data, fds = protocol.receive(client, REQUEST_LIMIT, FDS)
+        try:
+            if len(fds) != FDS:
+                raise ValueError(f"{len(fds)} descriptors came with a request")
+            request = next(protocol.Decoder(REQUEST_LIMIT).feed(data), {})
+            root, environment = request.get("root"), request.get("env")
+            if not isinstance(root, str) or not isinstance(environment, dict):
+                raise ValueError("a request names no box")
+            if os.fork() == 0:
+                self._listener.detach()  # closed with all else that is not the keeper's
+                client.detach()
+                _become(root, {str(name): str(value) for name, value in environment.items()}, fds)
+            client.sendall(protocol.encode({"ok": True}))
+        finally:
+            protocol.close_all(fds)
+        return True
+
+
+def _become(root: str, environment: dict[str, str], fds: list[int]) -> NoReturn:
+    """Be the keeper of ``root`` from here on, as one that was started by itself."""
+    try:
+        from backends.keeper.main import serve
+
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.environ.clear()
+        os.environ.update(environment)
+        log, ready = fds
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        sources = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (null, log, log, ready)]
+        for target, source in enumerate(sources):
+            os.dup2(source, target, inheritable=target != READY)
+        close_from(READY + 1)
+        os.setsid()
+        trace.begin(environment.get(trace.VARIABLE, ""))
+        title.replace("cloche-keeper", f"cloche keeper {root.rpartition('/')[2]}")
+        serve(root, READY)
+    finally:
+        os._exit(70)  # EX_SOFTWARE: only when the keeper could not even report
+
+
+def _identity(name: str) -> tuple[int, int] | None:
+    try:
+        there = os.lstat(name)
+    except FileNotFoundError:
+        return None
+    return there.st_dev, there.st_ino
+
+
+def loaded() -> tuple[tuple[str, int, int], ...]:
+    """Every file of this program that is in memory: its path, when it changed, and its size."""
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    found = []
+    for module in list(sys.modules.values()):
+        path = getattr(module, "__file__", None)
+        if isinstance(path, str) and path.startswith(here + "/backends/"):
+            try:
+                status = os.stat(path)
+            except OSError:
+                found.append((path, 0, 0))
+            else:
+                found.append((path, status.st_mtime_ns, status.st_size))
+    return tuple(sorted(found))

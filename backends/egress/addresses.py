@@ -28,7 +28,9 @@ class Verdict(NamedTuple):
     reason: str
 
 
-class _Range(NamedTuple):
+class Range(NamedTuple):
+    """One row of a table: the first address as a number, the length of the prefix, the reason."""
+
     start: int
     bits: int  # of the prefix
     reason: str
@@ -43,14 +45,14 @@ def _packed(text: str) -> bytes | None:
         return None
 
 
-def _table(rows: Iterable[tuple[str, str]]) -> tuple[_Range, ...]:
+def _table(rows: Iterable[tuple[str, str]]) -> tuple[Range, ...]:
     """Ranges, the longest prefix first: a metadata address is named as such and not by its network."""
     ranges = []
     for network, reason in rows:
         text, _, bits = network.partition("/")
         raw = _packed(text)
         assert raw is not None, network
-        ranges.append(_Range(int.from_bytes(raw, "big"), int(bits or len(raw) * 8), reason))
+        ranges.append(Range(int.from_bytes(raw, "big"), int(bits or len(raw) * 8), reason))
     return tuple(sorted(ranges, key=lambda one: -one.bits))
 
 
@@ -101,7 +103,7 @@ IPV6 = _table(
         ("ff00::/8", "multicast"),
     )
 )
-_UNICAST = _Range(0x2 << 124, 3, "")  # 2000::/3, all that was ever given out
+_UNICAST = Range(0x2 << 124, 3, "")  # 2000::/3, all that was ever given out
 _FORMS = _table(
     (
         ("::ffff:0:0/96", "IPv4-mapped"),
@@ -122,7 +124,7 @@ _CARRIERS = {
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
-def _within(value: int, width: int, one: _Range) -> bool:
+def _within(value: int, width: int, one: Range) -> bool:
     return value >> (width - one.bits) == one.start >> (width - one.bits)
 
 
@@ -148,9 +150,18 @@ def embedded(raw: bytes) -> Iterator[tuple[str, bytes]]:
         yield "ISATAP", raw[12:]
 
 
-def _plain(raw: bytes) -> bytes:
-    """An IPv4-mapped address as the IPv4 address that it is to every socket."""
+def plain(raw: bytes) -> bytes:
+    """An IPv4-mapped address as the IPv4 address that it is to every socket; any other one as it is."""
     return raw[12:] if raw[:12] == b"\0" * 10 + b"\xff\xff" else raw
+
+
+def packed(text: str) -> bytes | None:
+    """The 4 or 16 bytes of a numeric address, a mapped one as IPv4; None for anything else.
+
+    Short, octal, decimal and hexadecimal forms, which inet_aton(3) takes, are no addresses here.
+    """
+    raw = _packed(text)
+    return None if raw is None else plain(raw)
 
 
 def classify(address: str, own: Iterable[str] = ()) -> Verdict:
@@ -163,41 +174,67 @@ def classify(address: str, own: Iterable[str] = ()) -> Verdict:
     raw = _packed(address)
     mine = set()
     for one in own:
-        packed = _packed(one)
-        if packed is None:
+        own_raw = packed(one)
+        if own_raw is None:
             raise ValueError(f"{one!r} is no address")
-        mine.add(_plain(packed))
+        mine.add(own_raw)
     if raw is None:
         return Verdict(False, "no numeric address")
     return _judge(raw, mine)
 
 
-def _judge(raw: bytes, mine: set[bytes]) -> Verdict:
-    if _plain(raw) in mine:
-        return Verdict(False, "an address of this host")
-    if len(raw) == 4:
-        return _by_table(raw, IPV4) or Verdict(True, "an address of the internet")
-    carried = list(embedded(raw))
-    for form, inner in carried:
-        verdict = _judge(inner, mine)
-        if not verdict.allowed:
-            return Verdict(False, f"{form} of {socket.inet_ntop(socket.AF_INET, inner)}: {verdict.reason}")
-    if any(form.partition(" ")[0] in _CARRIERS for form, _ in carried) and raw[:6] != _LOCAL_NAT64:
-        return Verdict(True, f"{carried[0][0]} of an address of the internet")
-    found = _by_table(raw, IPV6)
-    if found:
-        return found
-    if not _within(int.from_bytes(raw, "big"), 128, _UNICAST):
-        return Verdict(False, "outside of what the internet uses")
-    return Verdict(True, "an address of the internet")
+class Special(NamedTuple):
+    """Why an address is no ordinary unicast, and the prefix length of the range that makes it so.
+
+    ``bits`` is ``NO_RANGE`` where no range of its own does: the address carries another one, or lies outside
+    of what was ever given out.
+    """
+
+    reason: str
+    bits: int
 
 
+NO_RANGE = 129
 _LOCAL_NAT64 = bytes.fromhex("0064ff9b0001")
 
 
-def _by_table(raw: bytes, table: tuple[_Range, ...]) -> Verdict | None:
+def special(raw: bytes) -> Special | None:
+    """What is special about an address of 4 or 16 bytes; None for an ordinary one of the internet."""
+    if len(raw) == 4:
+        return _by_table(raw, IPV4)
+    carried = list(embedded(raw))
+    for form, inner in carried:
+        found = special(inner)
+        if found is not None:
+            return Special(f"{form} of {socket.inet_ntop(socket.AF_INET, inner)}: {found.reason}", NO_RANGE)
+    if any(form.partition(" ")[0] in _CARRIERS for form, _ in carried) and raw[:6] != _LOCAL_NAT64:
+        return None
+    if (own := _by_table(raw, IPV6)) is not None:
+        return own
+    if not _within(int.from_bytes(raw, "big"), 128, _UNICAST):
+        return Special("outside of what the internet uses", NO_RANGE)
+    return None
+
+
+def _judge(raw: bytes, mine: set[bytes]) -> Verdict:
+    if plain(raw) in mine:
+        return Verdict(False, "an address of this host")
+    carried = list(embedded(raw)) if len(raw) == 16 else []
+    for form, inner in carried:
+        if inner in mine:
+            text = socket.inet_ntop(socket.AF_INET, inner)
+            return Verdict(False, f"{form} of {text}: an address of this host")
+    found = special(raw)
+    if found is not None:
+        return Verdict(False, found.reason)
+    if any(form.partition(" ")[0] in _CARRIERS for form, _ in carried):
+        return Verdict(True, f"{carried[0][0]} of an address of the internet")
+    return Verdict(True, "an address of the internet")
+
+
+def _by_table(raw: bytes, table: tuple[Range, ...]) -> Special | None:
     value, width = int.from_bytes(raw, "big"), len(raw) * 8
     for one in table:
         if _within(value, width, one):
-            return Verdict(False, one.reason)
+            return Special(one.reason, one.bits)
     return None

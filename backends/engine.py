@@ -26,11 +26,13 @@ if TYPE_CHECKING:
         BoxView,
         Claim,
         Diff,
+        Explanation,
         ExportOutcome,
         Finding,
         JournalRecord,
         ProcessId,
         ProcessRow,
+        Proposal,
         RemovalOutcome,
         ReviewView,
         SessionRow,
@@ -275,6 +277,38 @@ class Engine:
         from backends.verbs import proposal
 
         proposal.reopen(self.find(ref))
+
+    # ---------------------------------------------------------------- explain and widen
+
+    def explain_denial(self, ref: str, kind: str, object: str, rule: str) -> Explanation:
+        """Why this was refused (the three texts of a tally's row), and the narrowest change that allows it.
+
+        Nothing is changed. Where nothing is proposed ``why_not`` says why.
+        """
+        from backends.verbs import explaining
+
+        return explaining.explain(self.find(ref), kind, object, rule)
+
+    def propose_rule(self, ref: str, key: str, value: str) -> Proposal:
+        """The same change, asked for by a person: an element for a list of the profile, or a key's value.
+
+        ``Refused`` for what is never accepted this way: credentials, ways to them, a network that the profile
+        denies, and what the box's tier cannot enforce. ``UsageError`` for a key or value that is none.
+        """
+        from backends.verbs import explaining
+
+        return explaining.propose(self.find(ref), key, value)
+
+    def accept_rule(self, ref: str, proposal: Proposal, who: str, *, scripted: bool = False) -> None:
+        """Write the diff that ``proposal`` shows, and open a generation of the box's policy, journalled.
+
+        A live box of tier ``supervised`` takes a destination at once; any other change counts from its next
+        start. ``Refused`` for a caller inside a box, and when the running keeper cannot take the rule
+        (nothing is written then); ``Busy`` when the file is no longer the one that was shown.
+        """
+        from backends.verbs import acceptance
+
+        acceptance.accept(self.find(ref), proposal, who, scripted=scripted)
 
     # ---------------------------------------------------------------- end
 

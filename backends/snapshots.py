@@ -211,15 +211,15 @@ class Proposal(NamedTuple):
 
     key: str  # key of the profile: "net.egress", "fs.read", "limits.pids"
     value: str  # the element that a list gains, or the value that the key takes, as the profile spells it
-    file: str  # the cloche.toml that would change, absolute
-    diff: str  # unified diff of that file, "--- /dev/null" when it would be made
+    file: str  # the cloche.toml that would change (of a detached box: your config.toml), absolute
+    diff: str  # unified diff of that file, "--- /dev/null" when it would be made; "" when it says so already
     live: bool  # the running box can take it without a restart
 
 
 class Explanation(NamedTuple):
     """Why something was refused, and what would allow it. Either ``proposal`` or ``why_not`` is given."""
 
-    kind: str  # as in the tally: net, dns, socket, syscall, read, write, exec, limit
+    kind: str  # as in DenialRow
     object: str  # raw, as it came out of the box
     rule: str  # the rule that the refusal named
     where: str  # file:line of the value that refused it, or the default's name

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from backends import tiers, trace
-from backends.boxes import lifecycle, liveness, store
+from backends.boxes import generations, lifecycle, liveness, store
 from backends.boxes import manifest as manifests
 from backends.boxes.layout import BoxPaths, socket_path
 from backends.boxes.manifest import Manifest
@@ -158,7 +158,7 @@ def settled(paths: BoxPaths) -> Manifest:
         settle(held)
         manifest = held.manifest
     lifecycle.require(paths.name, manifest.state, "run")
-    return manifest
+    return generations.take_up(paths, manifest)
 
 
 class _Serving:

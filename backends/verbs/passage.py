@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from backends.boxes import liveness, store
+from backends.boxes import generations, liveness, store
 from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import IDLE, RUNNING, legal, require
 from backends.boxes.manifest import Manifest, load, save, write_atomically
@@ -73,6 +73,7 @@ def holding(paths: BoxPaths, verb: str, *, end_idle: bool = False) -> Iterator[H
     with store.lock(paths, verb):
         held = Held(paths)
         settle(held)
+        held.manifest = generations.take_up(paths, held.manifest)
         yield held
 
 

@@ -1,8 +1,8 @@
 """Third-party libraries for a process that runs isolated (``python -I -S``): by name, late, from one place.
 
-The keeper starts without installed packages on its path (see :mod:`backends.keeper.__main__`). What it needs
-of them is imported when it is needed, and only what was asked for by name: a folder on ``sys.path`` would also
-lend its other contents to every later import.
+The keeper starts without installed packages on its path (:mod:`backends.keeper.__main__`). What it needs of
+them is imported when it is needed, and only what was asked for by name: a folder on ``sys.path`` would lend
+its other contents to every later import too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Run every measure in turn, several rounds, and print one table."""
+"""Run every measure in turn, several rounds, save the samples, and print one table."""
 
 from __future__ import annotations
 
@@ -6,104 +6,149 @@ import argparse
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from bench import repository, table
-from bench.measure import cloche, painted, spawned, timed
+from bench import document, many, repository, results, rows, table
+from bench.acts import (
+    Stage,
+    command_line,
+    evidence,
+    first_of_size,
+    made,
+    one_command,
+    running_engine,
+    sizes,
+)
+from bench.measure import cloche, timed
+from bench.peers import Peers
+from bench.results import Results, Sampler
 
 HERE = Path(__file__).resolve().parent
-TRUE = "/usr/bin/true"
-ROWS = [
-    table.Row("new, first box of a base", "git worktree add"),
-    table.Row("new", "git worktree add"),
-    table.Row("git worktree add", ""),
-    table.Row("new to first command (both)", "git worktree add"),
-    table.Row("run true, first command", "bwrap true"),
-    table.Row("run true, second command", "bwrap true"),
-    table.Row("bwrap true", "bare exec of true"),
-    table.Row("bare exec of true", ""),
-    table.Row("ls", "python -c pass"),
-    table.Row("python -c pass", ""),
-    table.Row("first paint of the workbench", "import textual.app"),
-    table.Row("import textual.app", ""),
-    table.Row("rm", "git worktree remove"),
-    table.Row("git worktree remove", ""),
-]
+RESULTS = HERE / "results"
+PARTS = ("command-line", "engine", "sizes", "memory", "scale")
+WORKTREES = 3  # of the large repository: each takes seconds
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=15, help="samples of each measure")
-    parser.add_argument("--boxes", type=int, default=8, help="boxes that are listed and drawn")
+    parser.add_argument("--rounds", type=int, default=15, help="samples of each measure (default: 15)")
+    parser.add_argument("--scale", type=int, default=50, help="live boxes of the scale rows, 0 for none")
+    parser.add_argument("--large", type=int, default=repository.LARGE, help="files of the large repository")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to run")
+    parser.add_argument("--no-install", action="store_true", help="fetch no peer from PyPI or npm")
+    parser.add_argument(
+        "--write-docs", type=Path, metavar="RESULT", help="fill docs/performance.md, run nothing"
+    )
     options = parser.parse_args()
-    cache = HERE / "results" / "source"
-    cache.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))
-    env = {**os.environ, "CLOCHE_LINGER": "30"}
-    for name in ("STATE", "CACHE", "CONFIG", "DATA"):
-        env[f"XDG_{name}_HOME"] = str(work / name.lower())
-    (work / "run").mkdir(mode=0o700)
-    env["XDG_RUNTIME_DIR"] = str(work / "run")
-    env["PYTHONPATH"] = str(HERE.parent)
-    try:
-        subject = repository.subject(cache, work)
-        samples = sample(subject.path, work, env, options.rounds, options.boxes)
-    finally:
-        end(work, env)
-    saved = table.write(HERE / "results", subject.text, samples)
-    print(f"{subject.text}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; milliseconds")
-    print(f"raw samples: {saved}")
-    print("\n".join(table.lines(ROWS, samples)))
+    if options.write_docs:
+        document.write(HERE.parent / "docs" / "performance.md", results.load(options.write_docs))
+        return 0
+    done = measure(options)
+    saved = results.save(RESULTS, done)
+    print(table.headline(done.facts))
+    print("\n".join(table.lines(rows.ROWS, done)))
+    print(f"\nraw samples: {saved}")
     return 0
 
 
-def sample(repo: Path, work: Path, env: dict[str, str], rounds: int, boxes: int) -> dict[str, list[float]]:
-    """Every measure once a round, so that a busy moment of the host falls on all of them."""
-    samples: dict[str, list[float]] = {row.name: [] for row in ROWS}
-    samples["new, first box of a base"].append(timed(cloche("new", "kept-0"), repo, env))
-    for index in range(1, boxes):
-        timed(cloche("new", f"kept-{index}"), repo, env)
-    bwrap = shutil.which("bwrap")
-    for index in range(rounds):
-        box, tree = f"box-{index}", work / f"tree-{index}"
-        new = timed(cloche("new", box), repo, env)
-        first = timed(cloche("run", box, "--", "true"), repo, env)
-        samples["new"].append(new)
-        samples["run true, first command"].append(first)
-        samples["new to first command (both)"].append(new + first)
-        samples["run true, second command"].append(timed(cloche("run", box, "--", "true"), repo, env))
-        samples["git worktree add"].append(
-            timed(["git", "worktree", "add", "-q", "-b", f"tree-{index}", str(tree)], repo, env)
-        )
-        if bwrap:
-            samples["bwrap true"].append(
-                timed(
-                    [bwrap, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", TRUE],
-                    repo,
-                    env,
-                )
-            )
-        samples["bare exec of true"].append(spawned(TRUE))
-        samples["ls"].append(timed(cloche("ls"), repo, env))
-        samples["python -c pass"].append(timed([sys.executable, "-c", "pass"], repo, env))
-        samples["first paint of the workbench"].append(painted(cloche(), repo, env, b"kept-0"))
-        samples["import textual.app"].append(timed([sys.executable, "-c", "import textual.app"], repo, env))
-        samples["rm"].append(timed(cloche("rm", "--force", box), repo, env))
-        samples["git worktree remove"].append(
-            timed(["git", "worktree", "remove", "--force", str(tree)], repo, env)
-        )
-    return samples
+def measure(options: argparse.Namespace) -> Results:
+    """One run in a state of its own, which is gone afterwards."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))
+    env = environment(work)
+    os.environ.update(env)
+    peers: Peers | None = None
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        subject = prepare(work)
+        peers = Peers(RESULTS / "peers", work, install=not options.no_install)
+        sampler = Sampler(rows.NAMES)
+        for name, reason in peers.absent.items():
+            sampler.miss(name, reason)
+        facts = results.facts(subject.text, work, peers.versions)
+        stage = Stage(work, subject.path, work / "moving", env, sampler, peers, null)
+        run(stage, options)
+    finally:
+        if peers is not None:
+            peers.close()
+        os.close(null)
+        end(work, env)
+    return sampler.results({**facts, "rounds": options.rounds, "load_after": os.getloadavg()[0]})
+
+
+def environment(work: Path) -> dict[str, str]:
+    """The caller's, with every folder of Cloche's in ``work`` and keepers that do not linger for long."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("CLOCHE_")}
+    for name in ("STATE", "CACHE", "CONFIG", "DATA"):
+        env[f"XDG_{name}_HOME"] = str(work / name.lower())
+    (work / "run").mkdir(mode=0o700)
+    return {**env, "XDG_RUNTIME_DIR": str(work / "run"), "CLOCHE_LINGER": "30"}
+
+
+def prepare(work: Path) -> repository.Subject:
+    """The repository that is measured on, and a copy that will get more commits."""
+    cache = RESULTS / "source"
+    cache.mkdir(exist_ok=True)
+    subject = repository.subject(cache, work)
+    repository.git(work, "clone", "-q", "--no-hardlinks", str(subject.path), str(work / "moving"))
+    return subject
+
+
+def run(stage: Stage, options: argparse.Namespace) -> None:
+    """Every part that is wanted; rows that nothing measured are told why."""
+    warm(stage)
+    if "command-line" in options.only:
+        known = takes_command(stage)
+        if not known:
+            for name in (rows.ONE, rows.ONE_ALONE, rows.ONE_AHEAD):
+                stage.sampler.miss(name, "this version's new takes no command")
+        in_rounds(options.rounds, command_line, *([one_command] if known else []), stage=stage)
+    if "engine" in options.only:
+        in_rounds(options.rounds, running_engine, evidence, stage=stage)
+    if "memory" in options.only:
+        many.one(stage, min(options.rounds, 3))
+    if "sizes" in options.only:
+        small = repository.generated(stage.work / "small", repository.GENERATED).path
+        large = repository.generated(stage.work / "large", options.large).path
+        first_of_size(stage, small, large, min(options.rounds, WORKTREES))
+        in_rounds(options.rounds, lambda stage, number: sizes(stage, small, large, number), stage=stage)
+    if "scale" in options.only and options.scale > 0:
+        many.many(stage, options.scale, options.rounds)
+    for row in rows.ROWS:
+        if not stage.sampler.samples[row.name] and row.name not in stage.sampler.absent:
+            stage.sampler.miss(row.name, "left out by an option of this run")
+
+
+def in_rounds(rounds: int, *acts: Callable[[Stage, int], None], stage: Stage) -> None:
+    for number in range(rounds):
+        for act in acts:
+            act(stage, number)
+
+
+def warm(stage: Stage) -> None:
+    """The first boxes of both repositories, which stay: what they share is written by then."""
+    from backends.engine import Engine
+
+    stage.sampler.add("new, first box of a base", timed(cloche("new", "kept"), stage.subject, stage.env))
+    made(Engine(stage.moving), "kept", stage.streams)
+
+
+def takes_command(stage: Stage) -> bool:
+    """Whether ``cloche new NAME -- CMD`` is known here."""
+    done = subprocess.run(cloche("new", "--help"), env=stage.env, capture_output=True, text=True, check=True)
+    return "-- CMD" in done.stdout
 
 
 def end(work: Path, env: dict[str, str]) -> None:
     """Remove every box of this run, then its folders."""
-    names = sorted(path.parent.name for path in work.glob("state/cloche/*/*/manifest.json"))
+    names = sorted(
+        f"{path.parent.parent.name}/{path.parent.name}"
+        for path in work.glob("state/cloche/*/*/manifest.json")
+    )
     if names:
-        subprocess.run(
-            cloche("rm", "--force", *names), cwd=work / "subject", env=env, capture_output=True, check=False
-        )
+        subprocess.run(cloche("rm", "--force", *names), cwd=work, env=env, capture_output=True, check=False)
     left = list(work.glob("state/cloche/*/*/manifest.json"))
     if left:
         print(f"boxes left in {work}: {[str(path.parent) for path in left]}")

@@ -6,12 +6,16 @@ import os
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = "git"  # its source holds several thousand files in a small archive
 GENERATED = 5000
+LARGE = 50000
+CHANGED = 5  # files of one more commit
 QUIET = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+NOBODY = ("-c", "user.name=Bench", "-c", "user.email=bench@example.invalid")
 
 
 class Subject(NamedTuple):
@@ -25,30 +29,19 @@ class Subject(NamedTuple):
 def subject(cache: Path, work: Path) -> Subject:
     """Make the repository below ``work``; what was fetched once is kept in ``cache``."""
     path = work / "subject"
-    path.mkdir()
     archive = fetch(cache)
     if archive is None:
-        generate(path)
-        text = "generated repository (no Debian source could be fetched)"
-    else:
-        with tarfile.open(archive) as opened:
-            # The way that also works before Python 3.11.4; apt checked the archive against its signed index.
-            opened.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
-            opened.extractall(path)
-        text = f"Debian source package {archive.name.partition('.orig')[0]}"
+        found = generated(path, GENERATED)
+        return found._replace(text=f"{found.text} (no Debian source could be fetched)")
+    path.mkdir()
+    with tarfile.open(archive) as opened:
+        # The way that also works before Python 3.11.4; apt checked the archive against its signed index.
+        opened.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        opened.extractall(path)
+    text = f"Debian source package {archive.name.partition('.orig')[0]}"
     git(path, "init", "-q", "-b", "main")
     git(path, "add", "-A", "-f")
-    git(
-        path,
-        "-c",
-        "user.name=Bench",
-        "-c",
-        "user.email=bench@example.invalid",
-        "commit",
-        "-q",
-        "-m",
-        "subject",
-    )
+    commit(path, "subject")
     files = len(git(path, "ls-files", "-z").split(b"\0")) - 1
     return Subject(path, files, f"{text}, {files} files")
 
@@ -103,12 +96,47 @@ def write_sources(folder: Path) -> None:
         (folder / path.name).write_text("\n".join(lines) + "\n")
 
 
-def generate(path: Path) -> None:
-    """Small text files in two levels of folders."""
-    for index in range(GENERATED):
-        file = path / f"part{index % 25:02}" / f"unit{index // 25 % 20:02}" / f"file{index:05}.txt"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("".join(f"line {line} of file {index}\n" for line in range(1 + index % 60)))
+def generated(path: Path, files: int) -> Subject:
+    """A repository of ``files`` small files in two levels of folders, checked out, with one commit."""
+    path.mkdir()
+    git(path, "init", "-q", "-b", "main")
+    subprocess.run(
+        ["git", "fast-import", "--quiet"],
+        cwd=path,
+        env={**os.environ, **QUIET},
+        input=b"".join(_stream(files)),
+        check=True,
+        capture_output=True,
+    )
+    git(path, "reset", "-q", "--hard", "main")
+    return Subject(path, files, f"generated repository, {files} files")
+
+
+def _stream(files: int) -> Iterator[bytes]:
+    """One commit as git-fast-import(1) reads it."""
+    yield b"commit refs/heads/main\ncommitter Bench <bench@example.invalid> 1700000000 +0000\n"
+    yield b"data 7\nsubject\n"
+    for index in range(files):
+        folder = index // 25 // 20
+        text = "".join(f"line {line} of file {index}\n" for line in range(1 + index % 60)).encode()
+        yield b"M 100644 inline part%03d/unit%02d/file%05d.txt\n" % (folder, index // 25 % 20, index)
+        yield b"data %d\n%s\n" % (len(text), text)
+
+
+def ahead(path: Path, number: int) -> None:
+    """One more commit, of a few changed files."""
+    names = git(path, "ls-files", "-z").split(b"\0")[:-1]
+    for index in range(CHANGED):
+        name = names[(number * CHANGED + index) * 97 % len(names)]
+        file = path / os.fsdecode(name)
+        if file.is_file() and not file.is_symlink():
+            file.write_bytes(file.read_bytes() + b"change %d\n" % number)
+    commit(path, f"change {number}")
+
+
+def commit(path: Path, subject: str) -> None:
+    """Commit what is tracked and changed, or added, in nobody's name."""
+    git(path, *NOBODY, "commit", "-q", "-a", "-m", subject)
 
 
 def git(path: Path, *words: str) -> bytes:

@@ -1,56 +1,144 @@
-"""Samples to figures: medians, spread, ratios, and the raw numbers on disk."""
+"""Samples to figures: medians, spread, ratios and aims, as text for a terminal and as Markdown."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
 import statistics
-import time
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from bench.results import Results
+from bench.rows import GROUPS, Row
 
-class Row(NamedTuple):
-    """One measure: its samples in seconds and the measure it stands beside ("" for none)."""
-
-    name: str
-    beside: str
-
-
-def write(folder: Path, subject: str, samples: dict[str, list[float]]) -> Path:
-    """Save every sample with the facts of the host; the file's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / time.strftime("%Y%m%dT%H%M%S.json")
-    facts = {
-        "subject": subject,
-        "kernel": platform.release(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "python": platform.python_version(),
-        "euid": os.geteuid(),
-        "load": os.getloadavg(),
-    }
-    path.write_text(json.dumps({"facts": facts, "seconds": samples}, indent=1) + "\n")
-    return path
+SCALES = {"ms": 1e3, "MiB": 1 / (1 << 20), "KiB": 1 / (1 << 10), "%": 1e2, "MB/s": 1e-6, "": 1.0}
+NOT_MEASURED = "not measured"
 
 
-def lines(rows: list[Row], samples: dict[str, list[float]]) -> list[str]:
-    """The table as text: milliseconds; the ratio is the median over that of the measure beside it."""
-    medians = {name: statistics.median(values) for name, values in samples.items() if values}
-    out = [f"{'':42} {'median':>8} {'p90':>8} {'min':>8} {'n':>4}  ratio"]
-    for row in rows:
-        values = sorted(samples.get(row.name, []))
-        if not values:
-            out.append(f"{row.name:42} {'not run':>8}")
-            continue
-        high = values[min(len(values) - 1, round(0.9 * (len(values) - 1)))]
-        text = f"{row.name:42} {_ms(medians[row.name])} {_ms(high)} {_ms(values[0])} {len(values):>4}"
-        if row.beside in medians:
-            text += f"  {medians[row.name] / medians[row.beside]:.2f} x {row.beside}"
-        out.append(text)
+class Figures(NamedTuple):
+    """One row in figures, in its own unit; ``ratio`` is the median over that of the row beside it."""
+
+    median: float
+    p90: float
+    least: float
+    samples: int
+    ratio: float | None
+
+
+def p90(values: Sequence[float]) -> float:
+    """The ninth decile by nearest rank; of few samples the largest."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(0.9 * (len(ordered) - 1)))]
+
+
+def figures(row: Row, results: Results) -> Figures | None:
+    """``None`` for a row without samples."""
+    values = results.samples.get(row.name)
+    if not values:
+        return None
+    scale = SCALES[row.unit]
+    other = results.samples.get(row.beside)
+    over = statistics.median(other) if other else 0.0
+    median = statistics.median(values)
+    return Figures(
+        median * scale,
+        p90(values) * scale,
+        min(values) * scale,
+        len(values),
+        median / over if over else None,
+    )
+
+
+def verdict(row: Row, found: Figures) -> str:
+    """Whether the aim is met: ``< 60: met``; "" for a row without one, or whose ratio is not known."""
+    said = []
+    if row.aim is not None:
+        said.append(f"< {row.aim:g}: {_met(found.median < row.aim)}")
+    if row.aim_ratio is not None and found.ratio is not None:
+        said.append(f"< {row.aim_ratio:g} x: {_met(found.ratio < row.aim_ratio)}")
+    return ", ".join(said)
+
+
+def _met(good: bool) -> str:
+    return "met" if good else "MISSED"
+
+
+def number(value: float) -> str:
+    """Three digits that mean something, and never an exponent."""
+    if value >= 100:
+        return f"{value:.0f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
+
+
+def missing(row: Row, results: Results) -> str:
+    return f"{NOT_MEASURED}: {results.absent.get(row.name, 'nothing of this run told why')}"
+
+
+def lines(rows: Iterable[Row], results: Results) -> list[str]:
+    """The table as text, group by group."""
+    out = []
+    for group, members in grouped(rows):
+        out += ["", f"{group:52} {'median':>9} {'p90':>9} {'min':>9} {'n':>4}  aim; ratio"]
+        for row in members:
+            found = figures(row, results)
+            if found is None:
+                out.append(f"  {row.name:50} {missing(row, results)}")
+                continue
+            cells = " ".join(f"{number(value):>9}" for value in found[:3])
+            notes = [verdict(row, found)] if verdict(row, found) else []
+            if found.ratio is not None:
+                notes.append(f"{number(found.ratio)} x {row.beside}")
+            text = f"  {row.name:50} {cells} {found.samples:>4}  {row.unit}  {'; '.join(notes)}"
+            out.append(text.rstrip())
     return out
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:8.1f}"
+def markdown(rows: Iterable[Row], results: Results) -> list[str]:
+    """The same as Markdown tables, one for each group."""
+    out = []
+    for group, members in grouped(rows):
+        out += ["", f"### {group}", ""]
+        out += ["| act | median | p90 | min | n | unit | beside | aim |", "|---|--:|--:|--:|--:|---|---|---|"]
+        for row in members:
+            found = figures(row, results)
+            if found is None:
+                out.append(f"| {row.name} | {missing(row, results)} | | | | | | |")
+                continue
+            beside = f"{number(found.ratio)} x {row.beside}" if found.ratio is not None else ""
+            cells = [
+                row.name,
+                *map(number, found[:3]),
+                str(found.samples),
+                row.unit,
+                beside,
+                verdict(row, found),
+            ]
+            out.append(f"| {' | '.join(cells)} |")
+    return out[1:]
+
+
+def methods(rows: Iterable[Row]) -> list[str]:
+    """What each row measures, as a Markdown list."""
+    out = []
+    for group, members in grouped(rows):
+        out += ["", f"**{group}**", ""]
+        out += [f"- *{row.name}*: {row.what}." for row in members]
+    return out[1:]
+
+
+def grouped(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    """Rows by group, groups in their declared order, empty ones left out."""
+    known = list(rows)
+    found = [(group, [row for row in known if row.group == group]) for group in GROUPS]
+    return [(group, members) for group, members in found if members]
+
+
+def headline(facts: dict[str, object]) -> str:
+    """The host in one line."""
+    load = facts.get("load_before")
+    return (
+        f"{facts['subject']}; Linux {facts['kernel']}, {facts['cores']} cores of {facts['processor']}, "
+        f"{facts['memory']} of memory, {facts['filesystem']}, Python {facts['python']}, "
+        f"{'root' if facts['euid'] == 0 else 'unprivileged'}, "
+        f"load {load:.1f} before and {facts.get('load_after', 0.0):.1f} after, Cloche {facts['cloche']}"
+    )

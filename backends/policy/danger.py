@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from backends.policy.destinations import dangers
 from backends.policy.model import Policy
 from backends.policy.paths import covers
 
@@ -133,16 +134,9 @@ def _network(policy: Policy, report: Report) -> Iterator[PolicyWarning]:
     if policy.net.mode == "host":
         text = "the box uses the host's network: every destination, and every service on the host's loopback"
         yield report("net.mode", "host", text)
-    for rule in policy.net.egress:
-        name = rule.partition(":")[0]
-        if name == "*":
-            yield report("net.egress", rule, "every destination is allowed")
-        elif name.startswith("*.") and name.count(".") == 1:
-            yield report("net.egress", rule, f"every name below .{name[2:]} is allowed, whoever registers it")
-        elif name.startswith("*."):
-            yield report(
-                "net.egress", rule, f"every name below {name[2:]} is allowed, data can leave in the name"
-            )
+    for text in policy.net.egress:
+        for warning in dangers(text):
+            yield report("net.egress", text, warning)
 
 
 def _environment(policy: Policy, report: Report) -> Iterator[PolicyWarning]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backends.boxes.layout import config_dir
+from backends.egress.rules import BadRule
 from backends.errors import UsageError
 from backends.policy import lines, schema, values
 
@@ -57,13 +58,16 @@ class ProfileFile(NamedTuple):
     settings: tuple[Stated, ...]  # the keys beside the profiles
 
 
+_built_in: dict[str, ProfileFile] = {}
+
+
 def built_in() -> dict[str, ProfileFile]:
-    """The profiles that come with cloche, by name."""
-    found = {}
-    for path in sorted(BUILT_IN.glob("*.toml")):
-        label = f"built-in profile {path.stem}"
-        found[path.stem] = parse(path.read_bytes(), label, "built-in", path.parent)
-    return found
+    """The profiles that come with cloche, by name; read once."""
+    if not _built_in:
+        for path in sorted(BUILT_IN.glob("*.toml")):
+            label = f"built-in profile {path.stem}"
+            _built_in[path.stem] = parse(path.read_bytes(), label, "built-in", path.parent)
+    return dict(_built_in)
 
 
 def user_file() -> ProfileFile | None:
@@ -144,7 +148,9 @@ def unknown(path: str, where: str, name: str, known: Iterable[str], prefix: str 
 
 
 def bad_value(path: str, where: str, why: object) -> UsageError:
-    """The error for a value of the wrong type or outside its range."""
+    """The error for a value of the wrong type or outside its range, or for a rule that nothing enforces."""
+    if isinstance(why, BadRule):
+        return UsageError(f"{path}: {why.what}", f"{where}: {why.why}", why.next_step, code=why.code)
     return UsageError(
         f"{path} has a value that cannot be used",
         f"{where}: {why}",
@@ -250,12 +256,12 @@ class _Reader:
         where = self._where(at)
         try:
             return Stated(key.path, name, check(key, name, value), where)
-        except ValueError as error:
+        except (ValueError, BadRule) as error:
             raise bad_value(full, where, error) from None
 
 
 def check(key: schema.Key, name: str, value: object) -> object:
-    """The value that ``key`` takes from what was written; ValueError says what is wrong with it."""
+    """The value that ``key`` takes from what was written; ValueError or BadRule says why there is none."""
     if key.is_list:
         return values.entry(key, value)
     if key.kind == "table":

@@ -188,7 +188,8 @@ def _dangers() -> str:
         "## Warnings\n\n"
         "`cloche policy check` and `cloche new` warn about grants through which people are usually robbed: "
         "your home directory or `/`, write grants to files that run on the host later (shell start-up files, "
-        "`~/.local/bin`), the host's network, wildcard destinations, variables that look like credentials, "
+        "`~/.local/bin`), the host's network, wildcard destinations, wide or private networks, a cloud's "
+        "metadata service, variables that look like credentials, "
         "`debug`, and these paths:\n\n"
         "| path | holds |\n|---|---|\n" + "\n".join(rows) + "\n"
     )

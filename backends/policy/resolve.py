@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backends.boxes.layout import config_dir, state_dir
+from backends.egress.rules import BadRule
 from backends.errors import ClocheError, Refused, UsageError
 from backends.policy import files, fit, grants, schema
 from backends.policy.danger import PolicyWarning, warnings
@@ -214,7 +215,7 @@ def _overrides(overrides: Mapping[str, object], tier: str | None) -> list[Stated
         for name, value in _elements(key, path, raw):
             try:
                 stated.append(Stated(path, name, files.check(key, name, value), COMMAND_LINE))
-            except ValueError as error:
+            except (ValueError, BadRule) as error:
                 raise files.bad_value(path, COMMAND_LINE, error) from None
     return stated
 

@@ -119,7 +119,9 @@ KEYS: tuple[Key, ...] = (
         "net.egress",
         "hosts",
         (),
-        'Destinations for `net.mode = "allow"`: `host`, `host:port` or `*.host`; without a port, 443.',
+        'Destinations for `net.mode = "allow"`: `host`, `*.host`, an address or a network, each also with '
+        "`:port`; without one, 443. `raw:host:port` where the protocol is neither TLS nor HTTP. What could "
+        "not be enforced is an error; [egress.md](egress.md) says what each form allows.",
         REMOVE,
     ),
     Key(

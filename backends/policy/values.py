@@ -1,12 +1,14 @@
 """What a person writes for one value ("2G", "30m", "none") and what it stands for.
 
-Every parser returns the resolved value or raises ValueError with a sentence that completes "KEY: ...".
+Every parser returns the resolved value or raises ValueError with a sentence that completes "KEY: ...". A
+destination that cannot be enforced raises BadRule, which also says what to write instead.
 """
 
 from __future__ import annotations
 
 import re
 
+from backends.egress import rules
 from backends.policy.model import OWN_VARIABLES
 from backends.policy.schema import Key
 
@@ -18,8 +20,6 @@ LARGEST = (1 << 63) - 1  # what the kernel's limits can hold
 _SIZE = re.compile(r"([0-9]{1,19})([KMGT]?)(?:iB|B)?")
 _DURATION = re.compile(r"(?:([0-9]{1,15})d)?(?:([0-9]{1,15})h)?(?:([0-9]{1,15})m)?(?:([0-9]{1,15})s)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_HOST = re.compile(rf"(?:\*|(?:\*\.)?{_LABEL}(?:\.{_LABEL})*)(?::([0-9]{{1,5}}))?")
 
 
 def size(raw: object) -> int:
@@ -90,26 +90,13 @@ def entry(key: Key, raw: object) -> str:
     if key.kind == "paths" or raw == "!*":
         return raw
     if key.kind == "hosts":
-        return mark + host(text)
+        return mark + rules.parse(text).text
     name = text.removesuffix("*") if key.path == "env.pass" else text
     if name and not _VARIABLE.fullmatch(name):
         raise ValueError(f"{text!r} is not a name: letters, digits and _")
     if text in OWN_VARIABLES and key.path == "env.pass":
         raise ValueError(f"{text} is the box's own and cannot be passed in")
     return raw
-
-
-def host(text: str) -> str:
-    """A destination in its one spelling: lower case, no final dot, a port only where it is not 443."""
-    folded = text.strip().lower()
-    name, colon, port = folded.partition(":")
-    folded = name.rstrip(".") + colon + port
-    match = _HOST.fullmatch(folded)
-    if match is None or len(folded) > 260:
-        raise ValueError(f'{text!r} is not a destination: write "host", "host:port" or "*.host"')
-    if match[1] is not None and not 1 <= int(match[1]) <= 65535:
-        raise ValueError(f"{text!r}: a port is a number from 1 to 65535")
-    return folded.removesuffix(":443")
 
 
 def pair(key: Key, name: str, raw: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from backends.egress.rules import parse
 from backends.policy.danger import PolicyWarning, warnings
 from backends.policy.model import EnvPolicy, FsPolicy, NetPolicy
 from tests.policy.test_canonical import EXAMPLE
@@ -72,12 +73,43 @@ def test_writing_what_the_host_runs_later_is_leaving_the_box(grant: str) -> None
 
 @pytest.mark.parametrize(
     ("rule", "named"),
-    [("*", "every destination"), ("*.com", "below .com"), ("*.example.com:22", "below example.com")],
+    [
+        ("*.example.com:22", "below example.com"),
+        ("*.github.io", "anybody can have one: github.io"),
+        ("*.bucket.s3.amazonaws.com", "anybody can have one: amazonaws.com"),
+        ("*.core.windows.net", "anybody can have one"),
+        ("0.0.0.0/0", "4,294,967,296 addresses"),
+        ("8.0.0.0/8:22", "16,777,216 addresses"),
+        ("::/0", "2^128 addresses"),
+        ("10.0.0.0/24", "a private network, which is not the internet"),
+        ("100.64.0.0/24", "addresses that are shared by a carrier"),
+        ("[fd00::1]", "a private network"),
+        ("169.254.169.254:80", "credentials"),
+        ("[fd00:ec2::254]:80", "credentials"),
+        ("raw:cdn.example.com", "no connection has to say a name"),
+    ],
 )
-def test_wildcard_destinations_are_named(rule: str, named: str) -> None:
-    found = warnings(SAFE._replace(net=NetPolicy("allow", (rule, "example.org"), True, True)), HOME)
-    assert [one.value for one in found] == [rule]
+def test_destinations_that_let_more_through_than_they_seem_are_named(rule: str, named: str) -> None:
+    assert parse(rule).text == rule
+    found = warnings(
+        SAFE._replace(net=NetPolicy("allow", (rule, "example.org"), True, True)),
+        HOME,
+        {f"net.egress[{rule}]": "cloche.toml:4"},
+    )
+    assert {(one.key, one.value, one.where) for one in found} == {("net.egress", rule, "cloche.toml:4")}
     assert named in texts(found)
+
+
+def test_narrow_destinations_are_no_danger() -> None:
+    rules = (
+        "example.org",
+        "example.org:22",
+        "raw:db.example.org:5432",
+        "8.8.8.8",
+        "8.8.0.0/16",
+        "2606:4700::/32",
+    )
+    assert warnings(SAFE._replace(net=NetPolicy("allow", rules, True, True)), HOME) == ()
 
 
 def test_the_hosts_network_is_named() -> None:

@@ -68,7 +68,6 @@ def test_an_unknown_key_is_named_with_file_line_and_the_nearest_known_key(
         ("[profiles.web.fs]\nread = ['']\n", 2, "fs.read"),
         ("[profiles.web.fs]\nread = ['/a\\u0000']\n".replace("'", '"'), 2, "fs.read"),
         ("[profiles.web.net]\nmode = 'none'\n", 2, "net.mode"),
-        ("[profiles.web.net]\negress = ['http://x']\n", 2, "net.egress"),
         ("[profiles.web.env]\npass = ['A-B']\n", 2, "env.pass"),
         ("[profiles.web.env]\npass = ['HOME']\n", 2, "env.pass"),
         ("[profiles.web.env.set]\nA = 'x'\nB = 1\n", 3, "env.set.B"),
@@ -84,6 +83,39 @@ def test_a_value_of_the_wrong_kind_is_named_with_file_and_line(text: str, line: 
     assert caught.value.code == "bad-value"
     assert named in caught.value.what
     assert caught.value.why.startswith(f"cloche.toml:{line}: ")
+
+
+@pytest.mark.parametrize(
+    ("rule", "named"),
+    [
+        ("http://x", "scheme"),
+        ("*", 'net.mode = "host"'),
+        ("*.com", "whoever registers a name below .com"),
+        ("*.co.uk", "whoever registers a name below .co.uk"),
+        ("raw:*.example.com", "raw:"),
+        ("127.0.0.1:8080", "loopback"),
+        ("[::1]:8080", "loopback"),
+        ("[::ffff:127.0.0.1]", "loopback"),
+        ("0.0.0.0", "unspecified"),
+        ("224.0.0.0/4", "multicast"),
+        ("[64:ff9b::a9fe:a9fe]", "NAT64 of 169.254.169.254"),
+        ("2852039166", "four decimal numbers"),
+        ("0xa9.0xfe.0xa9.0xfe", "four decimal numbers"),
+        ("0251.0376.0251.0376", "four decimal numbers"),
+    ],
+)
+@pytest.mark.parametrize("mark", ["", "!"])
+def test_a_destination_that_cannot_be_enforced_is_refused_when_saved(
+    rule: str, named: str, mark: str
+) -> None:
+    if mark + rule == "!*":
+        return  # takes every entry away
+    with pytest.raises(UsageError) as caught:
+        parse(f"[profiles.web.net]\nmode = 'allow'\negress = [\n  'a.org',\n  '{mark}{rule}',\n]\n")
+    assert caught.value.code == "bad-rule"
+    assert caught.value.what == "profiles.web.net.egress: a destination cannot be enforced"
+    assert caught.value.why.startswith(f"cloche.toml:5: '{rule}': ")
+    assert named in caught.value.why
 
 
 @pytest.mark.parametrize("data", [b"x = ", b"\xff", b"a = 1\na = 2\n", b"x = " + b"[" * 5000])

@@ -31,7 +31,7 @@ image = "evil"
 secrets = ["NPM"]
 services = { web = "sh" }
 fs = { read = ["/", "~/.ssh"], write = ["/tmp"], deny = ["!~/.ssh", "!*"] }
-net = { mode = "host", egress = ["*"], loopback = true, unix = true }
+net = { mode = "host", egress = ["*.evil.example"], loopback = true, unix = true }
 env = { pass = ["*", "AWS_SECRET_ACCESS_KEY"], set = { LD_PRELOAD = "/work/evil.so" } }
 
 [profiles.review.resources]
@@ -93,6 +93,19 @@ def test_foreign_code_may_narrow(project: Write, repository: Path) -> None:
     assert found.sources["resources.mem"] == f"{cloche}:7"
 
 
+def test_foreign_code_takes_a_destination_away_in_any_spelling_and_adds_none(
+    user: Write, project: Write, repository: Path
+) -> None:
+    user("[profiles.review.net]\nmode = 'allow'\negress = ['a.org', '10.0.0.1:22']\n")
+    project(
+        "[profiles.review.net]\n"
+        "egress = ['!A.org.:443', '![::ffff:10.0.0.1]:22', 'b.org', 'raw:a.org', '10.0.0.0/8']\n"
+    )
+    found = resolve(None, repository=repository, trusted=False)
+    assert found.policy.net.egress == ()
+    assert {one.value for one in found.warnings} == {"b.org", "raw:a.org", "10.0.0.0/8"}
+
+
 def test_the_command_line_counts_over_foreign_code(project: Write, repository: Path) -> None:
     project("[profiles.review]\nresources.mem = '1G'\n")
     found = resolve(None, repository=repository, trusted=False, overrides={"resources.mem": "8G"})
@@ -141,7 +154,10 @@ scalars: dict[str, st.SearchStrategy[object]] = {
         st.sampled_from(["/usr", "/opt", "!/usr", "!*", "/", "~", "/etc/mime.types"]), max_size=3
     ),
     "names": st.lists(st.sampled_from(["LANG", "!LANG", "!*", "TZ", "TOKEN"]), max_size=3),
-    "hosts": st.lists(st.sampled_from(["a.org", "*", "!*", "api.openai.com", "!api.openai.com"]), max_size=3),
+    "hosts": st.lists(
+        st.sampled_from(["a.org", "*.evil.example", "!*", "api.openai.com", "!API.openai.com.:443"]),
+        max_size=3,
+    ),
     "table": st.dictionaries(st.sampled_from(["A", "LD_PRELOAD"]), st.sampled_from(["1", "2"]), max_size=2),
 }
 

@@ -213,6 +213,15 @@ def test_a_list_of_destinations_needs_the_mode_that_keeps_it(project: Write, rep
     assert policy.net.egress == ("b.org:22", "example.com")
 
 
+def test_destinations_from_the_command_line_are_held_to_the_same_rules() -> None:
+    given: dict[str, object] = {"net.mode": "allow", "net.egress": ["*.org"]}
+    with pytest.raises(UsageError, match="whoever registers") as caught:
+        resolve("default", repository=None, overrides=given)
+    assert caught.value.code == "bad-rule"
+    given["net.egress"] = ["[::ffff:10.0.0.1]:5432"]
+    assert resolve("default", repository=None, overrides=given).policy.net.egress == ("10.0.0.1:5432",)
+
+
 def test_a_later_mode_sets_an_inherited_list_aside() -> None:
     policy = resolve("agent", repository=None, overrides={"net.mode": "host"}, tier="process").policy
     assert policy.net == ("host", (), True, True)

@@ -58,40 +58,11 @@ def test_a_duration_reads_back_as_it_is_shown(number: int) -> None:
     assert values.duration(values.show_duration(number)) == number
 
 
-@pytest.mark.parametrize(
-    ("raw", "wanted"),
-    [
-        ("API.Example.COM.", "api.example.com"),
-        ("example.com:443", "example.com"),
-        ("example.com:8443", "example.com:8443"),
-        ("*.example.com", "*.example.com"),
-        ("localhost", "localhost"),
-        ("*", "*"),
-    ],
-)
-def test_a_destination_has_one_spelling(raw: str, wanted: str) -> None:
-    assert values.host(raw) == wanted
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        "",
-        "https://example.com",
-        "a b",
-        "a..b",
-        "-a.com",
-        "a.*.com",
-        "*a.com",
-        "x:0",
-        "x:65536",
-        "x:",
-        "é.com",
-    ],
-)
-def test_other_destinations_are_refused(raw: str) -> None:
-    with pytest.raises(ValueError, match=r"destination|port"):
-        values.host(raw)
+def test_a_destination_is_kept_in_its_one_spelling() -> None:
+    key = schema.BY_PATH["net.egress"]
+    assert values.entry(key, "API.Example.COM.:443") == "api.example.com"
+    assert values.entry(key, "!API.Example.COM") == "!api.example.com"
+    assert values.entry(key, "!*") == "!*"
 
 
 def test_every_key_shows_its_default_in_words_that_it_reads_back() -> None:

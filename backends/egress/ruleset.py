@@ -42,12 +42,12 @@ from backends.kernel.nftables import (
     NETWORKS,
     OBJECT_COUNTER,
     OTHERS,
+    RELAY_PORT,
     SUBSYSTEM,
     TABLE,
     TOTAL,
 )
 
-RELAY_PORT = 61999  # of the relay's listeners on loopback; above those that the kernel gives out itself
 DENIED_SIZE = 4096  # rows of each set of refused destinations; a keeper reads all of them at a time
 FILTER, NAT, REFUSE = "filter", "nat", "refuse"
 PRIORITY_FILTER, PRIORITY_NAT = -150, -100

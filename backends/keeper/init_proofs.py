@@ -6,6 +6,7 @@ there holds for every descendant. A tier lists its promises; a result other than
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -34,6 +35,7 @@ class Promises(NamedTuple):
     loopback: bool
     sizes: tuple[tuple[str, int], ...]  # private folders and their bounds in bytes
     host_network: int  # inode of the host's network namespace
+    refused: tuple[tuple[str, int], ...] = ()  # destinations that a private network must refuse at once
 
 
 class Failed(Exception):
@@ -205,6 +207,8 @@ def _network(promises: Promises) -> str:
         up = [name for name in names if namespaces.interface_flags(probe, name) & namespaces.IFF_UP]
     if up != (["lo"] if promises.loopback else []):
         raise Failed(f"interfaces that are up: {', '.join(up) or 'none'}")
+    if promises.refused:
+        return _private(promises)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
@@ -212,6 +216,30 @@ def _network(promises: Promises) -> str:
         except OSError as error:
             return f"interfaces up: {', '.join(up) or 'none'}; connect to {_NOBODYS_HOST[0]}: {_errno(error)}"
     raise Failed(f"connect to {_NOBODYS_HOST[0]} went through")
+
+
+def _private(promises: Promises) -> str:
+    """In a network with a list, what is off the list is refused at once, and the box's own loopback works."""
+    told = []
+    for address, port in promises.refused:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.settimeout(1.0)
+            if probe.connect_ex((address, port)) != errno.ECONNREFUSED:
+                raise Failed(f"connect to {address} port {port} was not refused")
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.sendto(b"cloche", (address, port))
+            except PermissionError:
+                told.append(f"{address} port {port}")
+            else:
+                raise Failed(f"a datagram to {address} port {port} was not refused")
+        with socket.socket(family, socket.SOCK_STREAM) as server, socket.socket(family) as client:
+            server.bind(("::1" if family == socket.AF_INET6 else "127.0.0.1", 0))
+            server.listen(1)
+            client.settimeout(1.0)
+            client.connect(server.getsockname())
+    return f"TCP and UDP to {', '.join(told)}: refused at once; the box's loopback answers"
 
 
 def _status() -> dict[str, str]:

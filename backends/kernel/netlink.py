@@ -28,7 +28,9 @@ NLMSG_ERROR, NLMSG_DONE = 2, 3
 _SOL_NETLINK, _CAP_ACK = 270, 10  # an error then comes without a copy of what caused it
 _RECEIVE = 1 << 16  # the kernel fills at most 32 KiB of one read in a dump
 
-RTM_NEWROUTE = 24
+RTM_GETADDR, RTM_NEWROUTE = 22, 24
+_IFADDRMSG = struct.Struct("=4BI")  # struct ifaddrmsg
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTMSG = struct.Struct("=8BI")  # struct rtmsg
 _RT_TABLE_LOCAL, _RTPROT_STATIC, _RT_SCOPE_HOST, _RTN_LOCAL = 255, 4, 254, 2
 _RTA_OIF = 4
@@ -135,6 +137,21 @@ def _waiting(sock: socket.socket) -> bytes | None:
         return sock.recv(_RECEIVE, socket.MSG_DONTWAIT)
     except BlockingIOError:
         return None
+
+
+def own_addresses() -> tuple[str, ...]:
+    """The addresses of this network namespace's interfaces, without a zone."""
+    found = []
+    request = message(RTM_GETADDR, DUMP, 1, _IFADDRMSG.pack(socket.AF_UNSPEC, 0, 0, 0, 0))
+    with connect(NETLINK_ROUTE) as sock:
+        for _, body in ask(sock, request):
+            family = body[0]
+            told = dict(attributes(body[_IFADDRMSG.size :]))
+            # On a line between two points IFA_ADDRESS is the other end.
+            address = told.get(_IFA_LOCAL, told.get(_IFA_ADDRESS))
+            if address is not None and family in (socket.AF_INET, socket.AF_INET6):
+                found.append(socket.inet_ntop(family, address))
+    return tuple(found)
 
 
 def local_routes() -> None:

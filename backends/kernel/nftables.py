@@ -22,6 +22,7 @@ INET = 1  # NFPROTO_INET
 ALLOWED = {4: "allowed4", 16: "allowed6"}
 NETWORKS = {4: "networks4", 16: "networks6"}
 DENIED = {4: "denied4", 16: "denied6"}
+RELAY_PORT = 61999  # of the relay's listeners on loopback; above those that the kernel gives out itself
 TOTAL, OTHERS = "total", "others"  # counters of all refused packets, and of those without a row in DENIED
 
 SUBSYSTEM = 10 << 8  # NFNL_SUBSYS_NFTABLES
@@ -51,6 +52,12 @@ class Entry(NamedTuple):
         """First and last address as numbers."""
         first = int.from_bytes(self.packed, "big")
         return first, first | (1 << (8 * len(self.packed) - self.bits)) - 1
+
+    def covers(self, other: Entry) -> bool:
+        """Whether whatever ``other`` lets pass passes already."""
+        if self.port != other.port or len(self.packed) != len(other.packed):
+            return False
+        return self.ends[0] <= other.ends[0] and other.ends[1] <= self.ends[1]
 
 
 class Destination(NamedTuple):
@@ -82,15 +89,9 @@ def reduced(entries: Iterable[Entry]) -> frozenset[Entry]:
     kept: set[Entry] = set()
     # Wide networks first: whoever lies in one that is kept adds nothing.
     for one in sorted(set(entries), key=lambda item: item.bits):
-        if one.single or not any(_covers(other, one) for other in kept):
+        if one.single or not any(other.covers(one) for other in kept if not other.single):
             kept.add(one)
     return frozenset(kept)
-
-
-def _covers(outer: Entry, inner: Entry) -> bool:
-    if outer.single or outer.port != inner.port or len(outer.packed) != len(inner.packed):
-        return False
-    return outer.ends[0] <= inner.ends[0] and inner.ends[1] <= outer.ends[1]
 
 
 def change(sock: socket.socket, before: Iterable[Entry], after: Iterable[Entry]) -> frozenset[Entry]:

@@ -11,6 +11,7 @@ from backends.tiers.protocol import Tier
 MODULES: dict[str, str] = {
     "workspace": "backends.tiers.workspace",
     "process": "backends.tiers.process",
+    "supervised": "backends.tiers.supervised",
 }
 
 

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 USER = "box"
 UID = 1000
 HOME = "/home/box"
 TREE = "/work"
 
 _NO_RESOLVER = "# This box has no network: names are looked up in /etc/hosts only.\n"
+_OWN_RESOLVER = "# The box's keeper answers here, for listed names only.\nnameserver 127.0.0.1\n"
 
 
-def synthesize(name: str, shell: str, *, host_network: bool) -> dict[str, bytes]:
-    """Path and content of each file. ``name`` is the box's, its host name inside."""
+def synthesize(
+    name: str,
+    shell: str,
+    *,
+    host_network: bool,
+    pinned: Iterable[tuple[str, Iterable[str]]] | None = None,
+) -> dict[str, bytes]:
+    """Path and content of each file. ``name`` is the box's, its host name inside.
+
+    ``pinned``: names with their addresses, where a name server of the box's own answers; None without one.
+    """
     passwd = (
         "root:x:0:0:root:/root:/usr/sbin/nologin\n"
         f"{USER}:x:{UID}:{UID}:{USER}:{HOME}:{shell}\n"
@@ -24,6 +36,10 @@ def synthesize(name: str, shell: str, *, host_network: bool) -> dict[str, bytes]
     if host_network:
         hosts += _host_file("/etc/hosts")
         resolver = _host_file("/etc/resolv.conf")
+        lookup = "files dns"
+    elif pinned is not None:
+        hosts += "".join(f"{address} {host}\n" for host, found in pinned for address in found)
+        resolver = _OWN_RESOLVER
         lookup = "files dns"
     nsswitch = (
         "passwd: files\ngroup: files\nshadow: files\n"

@@ -22,8 +22,9 @@ from backends.keeper.init_protocol import Message
 from backends.kernel import capabilities, cgroups, landlock, namespaces, procfs, seccomp
 from backends.kernel.cgroups import Groups
 from backends.kernel.syscalls import PR_SET_DUMPABLE, prctl
-from backends.tiers import etc, root
+from backends.tiers import etc, netns, root
 from backends.tiers.descriptors import keep_only
+from backends.tiers.netns import NetworkPlan
 from backends.tiers.root import BuildError, RootPlan
 from backends.values import ProcessId
 
@@ -50,6 +51,7 @@ class Build(NamedTuple):
     program: bytes  # seccomp filter
     settings: Settings
     groups: Groups
+    network: NetworkPlan | None = None  # a private network with a list of destinations
 
 
 class Launched(NamedTuple):
@@ -60,6 +62,7 @@ class Launched(NamedTuple):
     death: int
     namespace: int  # inode of the box's process namespace
     unset: tuple[str, ...]  # settings below /proc/sys that this kernel does not let a box's builder make
+    network: tuple[socket.socket, ...] = ()  # of a private network, see netns.build
 
 
 class LaunchError(Exception):
@@ -82,6 +85,7 @@ def launch(build: Build) -> Launched:
     inner.close()
     os.close(death_read)
     pidfd = notify = -1
+    network: tuple[socket.socket, ...] = ()
     try:
         control.settimeout(PATIENCE)
         _expect(control, "unshared")
@@ -96,10 +100,12 @@ def launch(build: Build) -> Launched:
         unset: tuple[str, ...] = ()
         # They come from two processes: on a busy host init may be confined before its parent says it forked.
         while pidfd < 0 or notify < 0:
-            message, fds = _expect(control, "forked", "confined")
+            message, fds = _expect(control, "forked", "networked", "confined")
             if message["ev"] == "forked":
                 pidfd, pid = fds[0], message["pid"]
                 ident = procfs.identify(pid) if isinstance(pid, int) else None
+            elif message["ev"] == "networked":
+                network = netns.received(fds)
             else:
                 notify, namespace, unset = fds[0], message["namespace"], _texts(message["unset"])
                 trace.carry(_texts(message["trace"]))
@@ -109,13 +115,14 @@ def launch(build: Build) -> Launched:
         for fd in (pidfd, notify, death):
             if fd >= 0:
                 os.close(fd)
-        control.close()
+        for one in (*network, control):
+            one.close()
         raise
     finally:
         # The builder ends as soon as init is forked, or with the closed control socket.
         _wait(builder)
     control.settimeout(None)
-    return Launched(ident, pidfd, control, notify, death, namespace, unset)
+    return Launched(ident, pidfd, control, notify, death, namespace, unset, network)
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -248,6 +255,8 @@ def _init(build: Build, control: socket.socket, death: int, privileged: bool) ->
         _stage("uts", "the box gets its name", lambda: socket.sethostname(build.name))
         if build.loopback:
             _stage("network", "loopback is brought up", namespaces.loopback_up)
+        if build.network is not None:
+            _network(build.network, control)
         trace.hold()
         trace.point("init: named, network up")
         unset = root.build(build.root)
@@ -282,3 +291,11 @@ def _init(build: Build, control: socket.socket, death: int, privileged: bool) ->
     except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
         _report(control, error)
     init.main(control, death, build.settings)
+
+
+def _network(plan: NetworkPlan, control: socket.socket) -> None:
+    """Makes the private network and hands its sockets over: inside, nobody keeps one."""
+    made = netns.build(plan)
+    init_protocol.send(control, {"ev": "networked"}, [one.fileno() for one in made])
+    for one in made:
+        one.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backends import trace
 from backends.boxes.layout import BoxPaths, state_dir
@@ -18,8 +18,11 @@ from backends.tiers import etc, grants, launcher, limits, received, root
 from backends.tiers.limits import Held
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 from backends.tiers.remedies import remedy
-from backends.trees import inert
+from backends.trees import borrowing, inert
 from backends.values import Enforcement
+
+if TYPE_CHECKING:
+    from backends.tiers.networking import Networking
 
 LANDLOCK_MINIMUM = 2  # below it, moving a file between folders is refused inside too
 LANDLOCK_HOST_NETWORK = 6  # abstract sockets of the host are in sight then; from here on they can be scoped
@@ -49,44 +52,50 @@ class ProcessTier:
     stays_false = "the host's kernel is shared; the network is all or nothing, without a list of destinations"
 
     def refusals(self, policy: Policy) -> tuple[Refusal, ...]:
-        return (*_policy_refusals(policy), *_host_refusals(policy))
+        return (*_network_refusals(policy), *policy_refusals(policy), *host_refusals(policy))
 
     def launch(self, spec: LaunchSpec) -> LiveBox:
-        refusals = self.refusals(spec.policy)
-        if refusals:
-            first = refusals[0]
-            raise Refused(f"the process tier cannot take {first.key}", first.why, first.remedy, code="tier")
-        held = limits.hold(_group_name(spec), spec.policy.resources, confined=True)
-        try:
-            trace.point("launch: limits")
-            prepared = prepare(spec, held)
-            trace.point("launch: plan")
-            launched = launcher.launch(prepared.build)
-            trace.point("launch: boundary")
-        except launcher.LaunchError as error:
-            _remove(held)
-            raise Refused(
-                f"the process tier cannot start box {spec.box_name}",
-                f"{error.what}: {error.why}",
-                remedy(error.stage),
-                code=f"launch-{error.stage}",
-            ) from error
-        except BaseException:
-            _remove(held)
-            raise
-        return LiveBox(
-            init=launched.init,
-            pidfd=launched.pidfd,
-            control=launched.control,
-            notify=launched.notify,
-            death=launched.death,
-            enforcement=(*prepared.enforcement, received.shared(prepared.build.root.shares, launched.unset)),
-            not_observed=received.not_observed(spec.policy, held),
-            cgroups=held.groups.folders,
-            inside_tree=etc.TREE,
-            inside_home=etc.HOME,
-            pid_namespace=launched.namespace,
-        )
+        return start(self.name, spec, self.refusals(spec.policy))
+
+
+def start(
+    tier: str, spec: LaunchSpec, refusals: Iterable[Refusal], networking: Networking | None = None
+) -> LiveBox:
+    """Launches a box of ``tier``; with ``networking`` in a network with a list. Raises as Tier.launch."""
+    for first in refusals:
+        raise Refused(f"the {tier} tier cannot take {first.key}", first.why, first.remedy, code="tier")
+    held = limits.hold(_group_name(spec), spec.policy.resources, confined=True)
+    try:
+        trace.point("launch: limits")
+        prepared = prepare(spec, held, networking)
+        trace.point("launch: plan")
+        launched = launcher.launch(prepared.build)
+        trace.point("launch: boundary")
+    except launcher.LaunchError as error:
+        _remove(held)
+        raise Refused(
+            f"the {tier} tier cannot start box {spec.box_name}",
+            f"{error.what}: {error.why}",
+            remedy(error.stage),
+            code=f"launch-{error.stage}",
+        ) from error
+    except BaseException:
+        _remove(held)
+        raise
+    return LiveBox(
+        init=launched.init,
+        pidfd=launched.pidfd,
+        control=launched.control,
+        notify=launched.notify,
+        death=launched.death,
+        enforcement=(*prepared.enforcement, received.shared(prepared.build.root.shares, launched.unset)),
+        not_observed=received.not_observed(spec.policy, held, networking),
+        cgroups=held.groups.folders,
+        inside_tree=etc.TREE,
+        inside_home=etc.HOME,
+        pid_namespace=launched.namespace,
+        network=networking.live(launched.network) if networking else None,
+    )
 
 
 def _remove(held: Held) -> None:
@@ -100,13 +109,23 @@ def _group_name(spec: LaunchSpec) -> str:
 # ---- what cannot be had
 
 
-def _policy_refusals(policy: Policy) -> Iterable[Refusal]:
+def _network_refusals(policy: Policy) -> Iterable[Refusal]:
     if policy.net.mode == "allow":
         yield Refusal(
             "net.mode",
             "this tier cannot hold a box to a list of destinations",
-            'state net.mode = "deny" (nothing) or "host" (everything): this version holds no list',
+            'use --tier supervised, or state net.mode = "deny" (nothing) or "host" (everything)',
         )
+    if policy.net.mode == "host" and not policy.net.loopback:
+        yield Refusal(
+            "net.loopback",
+            "with the host's network its loopback is there too",
+            'state net.loopback = true, or net.mode = "deny"',
+        )
+
+
+def policy_refusals(policy: Policy) -> Iterable[Refusal]:
+    """What a tier that runs the host's programs in a root of grants cannot enforce, beside the network."""
     if policy.image:
         yield Refusal(
             "image",
@@ -116,12 +135,6 @@ def _policy_refusals(policy: Policy) -> Iterable[Refusal]:
     for key, stated in (("services", policy.services), ("secrets", policy.secrets)):
         if stated:
             yield Refusal(key, f"this tier provides no {key}", f"remove {key} from the profile")
-    if policy.net.mode == "host" and not policy.net.loopback:
-        yield Refusal(
-            "net.loopback",
-            "with the host's network its loopback is there too",
-            'state net.loopback = true, or net.mode = "deny"',
-        )
     collisions = [("fs.read", *found) for found in grants.collisions(policy.fs.read)]
     collisions += [("fs.write", *found) for found in grants.collisions(policy.fs.write, writable=True)]
     for key, path, why in collisions:
@@ -140,7 +153,8 @@ def _policy_refusals(policy: Policy) -> Iterable[Refusal]:
         )
 
 
-def _host_refusals(policy: Policy) -> Iterable[Refusal]:
+def host_refusals(policy: Policy) -> Iterable[Refusal]:
+    """What this host cannot do for a confined box, as far as it tells without trying."""
     if syscalls.architecture() not in syscalls.ARCHITECTURES:
         yield Refusal(
             "tier", f"there is no system call table for {syscalls.architecture()}", remedy("architecture")
@@ -169,12 +183,13 @@ class Prepared(NamedTuple):
     enforcement: tuple[Enforcement, ...]
 
 
-def prepare(spec: LaunchSpec, held: Held) -> Prepared:
+def prepare(spec: LaunchSpec, held: Held, networking: Networking | None = None) -> Prepared:
     """Everything that is decided before the first fork."""
     policy = spec.policy
     shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
     host_network = policy.net.mode == "host"
-    files = etc.synthesize(spec.box_name, shell, host_network=host_network)
+    pinned = networking.pinned if networking else None
+    files = etc.synthesize(spec.box_name, shell, host_network=host_network, pinned=pinned)
     deny = (*policy.fs.deny, *_records(spec.paths, policy))
     _own_folders(spec)
     plan = grants.plan(
@@ -216,6 +231,7 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
         loopback=policy.net.loopback,
         sizes=(("/tmp", policy.resources.tmp), ("/dev/shm", policy.resources.shm)),  # noqa: S108
         host_network=namespaces.inode("self", "net"),
+        refused=networking.refused if networking else (),
     )
     build = launcher.Build(
         name=spec.box_name,
@@ -228,8 +244,9 @@ def prepare(spec: LaunchSpec, held: Held) -> Prepared:
         program=seccomp.build(filter_spec(policy, spec.tree_provider)),
         settings=Settings(spec.box_name, held.limits, promises),
         groups=held.groups,
+        network=networking.plan if networking else None,
     )
-    return Prepared(build, (*received.enforcement(spec, plan), *held.rows))
+    return Prepared(build, (*received.enforcement(spec, plan, networking), *held.rows))
 
 
 def _own_folders(spec: LaunchSpec) -> None:
@@ -274,11 +291,9 @@ def _records(paths: BoxPaths, policy: Policy) -> tuple[str, ...]:
 
 def borrowed_objects(paths: BoxPaths) -> tuple[tuple[str, str], ...]:
     """Host folders of git objects that the box's repository borrows, with their place inside."""
-    try:
-        from backends.trees import repo
-    except ModuleNotFoundError:
-        return ()
-    return tuple((str(source), f"{repo.INSIDE_OBJECTS}/{n}") for n, source in enumerate(repo.borrowed(paths)))
+    return tuple(
+        (str(source), f"{borrowing.INSIDE_OBJECTS}/{n}") for n, source in enumerate(borrowing.borrowed(paths))
+    )
 
 
 def _rules(writes: tuple[str, ...], single: tuple[str, ...]) -> tuple[tuple[str, int], ...]:

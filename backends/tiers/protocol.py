@@ -7,11 +7,15 @@ A tier is one module under :mod:`backends.tiers` with an object of this protocol
 from __future__ import annotations
 
 import socket
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from backends.boxes.layout import BoxPaths
 from backends.policy.model import Policy
 from backends.values import Enforcement, NotObserved, ProcessId
+
+if TYPE_CHECKING:
+    from backends.egress.pins import Pins
+    from backends.kernel.nftables import Entry
 
 
 class Refusal(NamedTuple):
@@ -34,6 +38,23 @@ class LaunchSpec(NamedTuple):
     tree_provider: str = "checkout"  # checkout: the tree is a folder; overlay: changes over shared layers
 
 
+class BoxNetwork(NamedTuple):
+    """A box's private network, as its keeper holds it: sockets that live in the box's network namespace."""
+
+    relay4: socket.socket  # listening; what the filter lets pass arrives here (SO_ORIGINAL_DST)
+    relay6: socket.socket
+    dns: tuple[socket.socket, ...]  # UDP, UDP over IPv6, listening TCP, listening TCP over IPv6; port 53
+    nft: socket.socket  # NETLINK_NETFILTER, see backends/kernel/nftables.py
+    pins: Pins  # names as they were resolved for this launch
+    entries: frozenset[Entry]  # what the filter lets pass at first
+    own: tuple[str, ...]  # the host's own addresses, which no name opens
+
+    @property
+    def sockets(self) -> tuple[socket.socket, ...]:
+        """All of them, for whoever closes the network."""
+        return (self.relay4, self.relay6, *self.dns, self.nft)
+
+
 class LiveBox(NamedTuple):
     """A box whose init is up and confined, waiting for spawn requests.
 
@@ -51,6 +72,7 @@ class LiveBox(NamedTuple):
     inside_tree: str  # the tree's path as seen inside
     inside_home: str
     pid_namespace: int = 0  # inode of the box's process namespace, 0 where it shares the host's
+    network: BoxNetwork | None = None  # of the tiers that hold a box to a list of destinations
 
 
 class Tier(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from backends.kernel import cgroups, landlock, mounts
 from backends.kernel.shares import Share
@@ -12,23 +13,29 @@ from backends.tiers.limits import Held
 from backends.tiers.protocol import LaunchSpec
 from backends.values import Enforcement, NotObserved
 
+if TYPE_CHECKING:
+    from backends.tiers.networking import Networking
 
-def not_observed(policy: Policy, held: Held) -> tuple[NotObserved, ...]:
+
+def not_observed(policy: Policy, held: Held, networking: Networking | None = None) -> tuple[NotObserved, ...]:
     """The kinds of refusal that this tier cannot see under ``policy``, each with the reason."""
-    rows = [
-        NotObserved("dns", "this tier runs no resolver that could see names"),
-    ]
+    rows = []
+    if networking is None:
+        rows.append(NotObserved("dns", "this tier runs no resolver that could see names"))
     if policy.resources.procs is not None and cgroups.PIDS not in dict(held.groups.held):
         rows.append(NotObserved("limit", "the kernel does not tell which forks RLIMIT_NPROC refused"))
     if policy.observe == "none":
         rows.append(NotObserved("fs-write", 'observe = "none": opens are not asked about'))
-        rows.append(NotObserved("net", 'observe = "none": connects are not asked about'))
+        if networking is None:
+            rows.append(NotObserved("net", 'observe = "none": connects are not asked about'))
     if policy.observe != "all":
         rows.append(NotObserved("fs-read", 'reads are counted only with observe = "all"'))
     return tuple(rows)
 
 
-def enforcement(spec: LaunchSpec, plan: grants.Plan) -> tuple[Enforcement, ...]:
+def enforcement(
+    spec: LaunchSpec, plan: grants.Plan, networking: Networking | None = None
+) -> tuple[Enforcement, ...]:
     """The rows of every key but the limits, whose rows come with the means that hold them."""
     policy = spec.policy
     level = landlock.abi()
@@ -61,24 +68,7 @@ def enforcement(spec: LaunchSpec, plan: grants.Plan) -> tuple[Enforcement, ...]:
             "whiteouts over the grants, masks over write grants",
             "absent",
         ),
-        Enforcement(
-            "net.mode",
-            policy.net.mode,
-            "the host's network" if policy.net.mode == "host" else "no network: an empty namespace",
-            "",
-            "network namespace, socket gate" if policy.net.mode == "deny" else "socket gate",
-            "network, sockets",
-        ),
-        Enforcement(
-            "net.loopback",
-            _yes(policy.net.loopback),
-            "the host's"
-            if policy.net.mode == "host"
-            else ("the box's own" if policy.net.loopback else "down"),
-            "",
-            "network namespace",
-            "network",
-        ),
+        *(networking.rows if networking else _network(policy)),
         Enforcement(
             "net.unix",
             _yes(policy.net.unix),
@@ -121,6 +111,28 @@ def enforcement(spec: LaunchSpec, plan: grants.Plan) -> tuple[Enforcement, ...]:
         ),
     ]
     return tuple(rows)
+
+
+def _network(policy: Policy) -> tuple[Enforcement, ...]:
+    host = policy.net.mode == "host"
+    return (
+        Enforcement(
+            "net.mode",
+            policy.net.mode,
+            "the host's network" if host else "no network: an empty namespace",
+            "",
+            "socket gate" if host else "network namespace, socket gate",
+            "network, sockets",
+        ),
+        Enforcement(
+            "net.loopback",
+            _yes(policy.net.loopback),
+            "the host's" if host else ("the box's own" if policy.net.loopback else "down"),
+            "",
+            "network namespace",
+            "network",
+        ),
+    )
 
 
 def shared(shares: tuple[Share, ...], unset: tuple[str, ...]) -> Enforcement:

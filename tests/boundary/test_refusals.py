@@ -82,8 +82,8 @@ def test_a_promise_that_does_not_hold_ends_the_launch_before_anything_runs(
 ) -> None:
     real = process.prepare
 
-    def lying(spec: Any, held: Any) -> Any:
-        prepared = real(spec, held)
+    def lying(*arguments: Any) -> Any:
+        prepared = real(*arguments)
         settings = prepared.build.settings
         assert settings.promises is not None
         promises = settings.promises._replace(absent=("/usr",))

@@ -94,10 +94,13 @@ def load(paths: BoxPaths) -> Manifest:
     return parse(paths, data)
 
 
-def write_atomically(path: Path, data: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
+def write_atomically(
+    path: Path, data: bytes, mode: int = 0o600, *, durable: bool = True, last: bool = True
+) -> None:
     """Write ``data`` so that a crash leaves the old file or the new one: temp, fsync, rename, fsync.
 
-    Without ``durable`` that holds for a crash of this process, not for one of the host.
+    Without ``durable`` that holds for a crash of this process, not for one of the host. Of several files in
+    one folder only the ``last`` needs to make its name, and with it theirs, last.
     The temporary name is fixed, so that a crash leaves at most one of it: writers hold the box's lock.
     """
     temporary = path.with_name(path.name + ".tmp")
@@ -114,7 +117,7 @@ def write_atomically(path: Path, data: bytes, mode: int = 0o600, *, durable: boo
     finally:
         os.close(fd)
     temporary.rename(path)
-    if not durable:
+    if not durable or not last:
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -137,7 +137,8 @@ def _masks(masks: Mapping[str, Held], read: Mapping[str, Held], write: Mapping[s
         for one in expanded or (mask,):
             real = _led_to(one, held)
             inside = next((grant for grant in granted if paths.covers(real, grant)), None)
-            around = any(paths.covers(grant, paths.fixed_part(real)) for grant in granted)
+            fixed = paths.fixed_part(real)
+            around = any(paths.covers(grant, fixed) for grant in granted)
             if inside is not None and (_covered(real, granted) or held.explicit):
                 raise UsageError(
                     "a path is granted and denied at once",

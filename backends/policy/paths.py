@@ -32,7 +32,7 @@ def absolute(text: str, folder: Path, home: Path) -> str:
 
 def is_pattern(path: str) -> bool:
     """True if the path has to be expanded against the file system."""
-    return any(char in PATTERN for char in path)
+    return not PATTERN.isdisjoint(path)
 
 
 def expand(path: str) -> tuple[str, ...]:
@@ -52,6 +52,8 @@ def expand(path: str) -> tuple[str, ...]:
 
 def fixed_part(path: str) -> str:
     """The part of a pattern before its first component that is one, the whole path if there is none."""
+    if not is_pattern(path):
+        return path
     parts = path.split("/")
     for index, part in enumerate(parts):
         if is_pattern(part):

@@ -87,8 +87,8 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
                 base = sources.resolve(place, request.rev)
             assert base is not None
             settled = settlement.settle(request, place, base, paths, foreign=bool(request.clone))
-            write_atomically(paths.policy, settled.text)
-            write_atomically(paths.sources, settled.sources)
+            write_atomically(paths.policy, settled.text, last=False)
+            write_atomically(paths.sources, settled.sources, last=False)
             steps.done("policy")
             if settled.policy.tier == "workspace":
                 _branch_is_free(paths, place)
@@ -189,11 +189,19 @@ def _payload(tier: str) -> tuple[int, int]:
     """The uid and gid of the box's processes: our own, or for root one that no other box has (rule S6)."""
     if os.geteuid() != 0 or tier == "workspace":
         return os.geteuid(), os.getegid()
-    taken = {entry.manifest.payload_uid for entry in store.entries() if entry.manifest}
+    taken = {owner for paths in store.folders() if (owner := _owner(paths)) is not None}
     while True:
         uid = PAYLOAD_UIDS + int.from_bytes(os.urandom(4), "big") % PAYLOAD_RANGE
         if uid not in taken:
             return uid, uid
+
+
+def _owner(paths: BoxPaths) -> int | None:
+    """Whom a box's home belongs to; ``None`` while it has none."""
+    try:
+        return os.lstat(paths.home).st_uid
+    except OSError:
+        return None
 
 
 def _intend(paths: BoxPaths, manifest: Manifest) -> None:

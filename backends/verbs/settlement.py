@@ -41,7 +41,7 @@ def settle(request: NewBox, place: Source, base: Base, paths: BoxPaths, *, forei
         trusted=not foreign,
         tier=request.tier or None,
         overrides=overrides,
-        foreign=_file_of_base(place, base),
+        foreign=_file_of_base(place, base, request.rev),
         protected=(Path(place.common_dir), paths.root),
     )
     resolved = with_proved_tier(resolved)
@@ -49,11 +49,11 @@ def settle(request: NewBox, place: Source, base: Base, paths: BoxPaths, *, forei
     return Settled(resolved.policy, text, canonical.digest(text), explain.encode_sources(resolved.sources))
 
 
-def _file_of_base(place: Source, base: Base) -> tuple[str, bytes] | None:
+def _file_of_base(place: Source, base: Base, rev: str) -> tuple[str, bytes] | None:
     """The base's ``cloche.toml``, unless the base is what the person has checked out."""
     git = sources.git(place)
     name = f"{base.commit}:{REPOSITORY_FILE}"
-    if place.work_tree and sources.tip(place, "HEAD") == base.commit:
+    if place.work_tree and (rev == "HEAD" or sources.tip(place, "HEAD") == base.commit):
         return None
     found = git.call("cat-file", "-s", name)
     if found.status != 0:

@@ -32,12 +32,15 @@ READY = 3  # the descriptor of a keeper's first word
 
 def load() -> None:
     """Import what a keeper needs until its box is ready, and what its first request takes."""
+    import encodings.ascii
+    import threading
+
     from backends.keeper import keeper, main, requests, server, state, words
     from backends.tiers import process, workspace
     from backends.trees import verification
 
     words.load()
-    del keeper, main, requests, server, state, process, workspace, verification
+    del encodings, threading, keeper, main, requests, server, state, process, workspace, verification
 
 
 def main(name: str, listening: int) -> NoReturn:

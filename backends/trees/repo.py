@@ -1,8 +1,8 @@
 """A box's own repository: it borrows the base's objects read-only and may ruin nothing but itself.
 
 The folder lies beside the tree and is mounted as ``.git`` only inside. Its alternates name the place where
-the tier mounts the borrowed folders *inside* (:data:`INSIDE_OBJECTS`), because host paths do not exist there;
-:func:`borrowed` tells the tier which host folders to mount, the first at ``INSIDE_OBJECTS/0`` and so on.
+the tier mounts the borrowed folders *inside* (:mod:`backends.trees.borrowing`), because host paths do not
+exist there.
 The host starts Git on this repository only while it is made: afterwards it belongs to the box.
 """
 
@@ -17,14 +17,13 @@ from pathlib import Path
 
 from backends.boxes.layout import BoxPaths
 from backends.trees import index
+from backends.trees.borrowing import INSIDE_OBJECTS, OBJECTS_FILE
 from backends.trees.checkout import Written
 from backends.trees.git import Git
 from backends.trees.quarantine import make_skeleton
 from backends.trees.source import object_format
 from backends.trees.values import Base
 
-INSIDE_OBJECTS = "/run/cloche/objects"
-OBJECTS_FILE = "objects.json"  # in the box's root: which host folders are borrowed
 OBJECTS_VERSION = 1
 
 CONFIG = """[core]
@@ -84,15 +83,6 @@ def make_private(
     )
     if owner:
         give(root, owner)
-
-
-def borrowed(paths: BoxPaths) -> tuple[Path, ...]:
-    """The host folders to mount read-only inside, number n at ``INSIDE_OBJECTS/n``; none at ``workspace``."""
-    try:
-        text = (paths.root / OBJECTS_FILE).read_text()
-    except FileNotFoundError:
-        return ()
-    return tuple(Path(folder) for folder in json.loads(text)["folders"])
 
 
 def give(root: Path, owner: tuple[int, int]) -> None:

@@ -169,11 +169,11 @@ def _stale_probes() -> list[RemovalOutcome]:
 
 def _prune_packs() -> tuple[RemovalOutcome, ...]:
     """Remove cached packs that no box borrows any more; with a box that cannot be asked, none."""
-    from backends.trees import packs, repo
+    from backends.trees import borrowing, packs
 
     name = "cached packs"
     try:
-        used = {folder for paths in store.folders() for folder in repo.borrowed(paths)}
+        used = {folder for paths in store.folders() for folder in borrowing.borrowed(paths)}
         count = packs.prune(used)
     except (OSError, ValueError, KeyError) as error:
         failure = ClocheError(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from backends.boxes.layout import BoxPaths, state_dir
-from backends.trees import diff, provider, quarantine, remove, repo, snapshot, source
+from backends.trees import borrowing, diff, provider, quarantine, remove, repo, snapshot, source
 from backends.trees.values import Base, Limits, Source, TreeSnapshot
 from tests.support import GIT_ENV
 from tests.trees import layered
@@ -46,7 +46,7 @@ class Box(NamedTuple):
             "HOME": "/nonexistent",
             "GIT_DIR": str(self.paths.repo),
             "GIT_WORK_TREE": str(self.tree),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, repo.borrowed(self.paths))),
+            "GIT_ALTERNATE_OBJECT_DIRECTORIES": ":".join(map(str, borrowing.borrowed(self.paths))),
         }
 
     def inside(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:

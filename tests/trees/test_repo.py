@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backends.errors import Refused
-from backends.trees import inert, packs
+from backends.trees import borrowing, inert, packs
 from backends.trees import repo as repos
 from tests.support import GIT_ENV, SMALL_FILES, git, make_repo
 from tests.trees.conftest import Box, MakeBox
@@ -85,7 +85,7 @@ def test_the_next_base_adds_its_difference_only(repo: Path, make_box: MakeBox) -
     git(repo, "commit", "-q", "-m", "second")
     second = make_box(repo, "second")
     packed = [
-        sorted(path.name for path in (repos.borrowed(box.paths)[0] / "pack").glob("*.pack"))
+        sorted(path.name for path in (borrowing.borrowed(box.paths)[0] / "pack").glob("*.pack"))
         for box in (first, second)
     ]
     assert len(packed[0]) == 1
@@ -107,21 +107,21 @@ def test_an_abandoned_base_is_not_lent_to_another_line(repo: Path, make_box: Mak
 
 def test_the_same_base_is_packed_once(repo: Path, make_box: MakeBox) -> None:
     first, second = make_box(repo, "first"), make_box(repo, "second")
-    assert repos.borrowed(first.paths) == repos.borrowed(second.paths)
+    assert borrowing.borrowed(first.paths) == borrowing.borrowed(second.paths)
 
 
 def test_a_poisoned_pack_changes_nothing_that_the_host_shows(repo: Path, make_box: MakeBox) -> None:
     """S10: what boxes borrow is a copy. The host reads base and changes from the source's own objects."""
     first = make_box(repo, "first")
     evil = make_repo(repo.parent / "evil", {"README.md": b"evil\n"})
-    pack = repos.borrowed(first.paths)[0] / "pack"
+    pack = borrowing.borrowed(first.paths)[0] / "pack"
     for part in pack.iterdir():
         part.unlink()
     git(evil, "repack", "-adq")
     for part in (evil / ".git" / "objects" / "pack").iterdir():
         (pack / part.name).write_bytes(part.read_bytes())
     box = make_box(repo, "second")
-    assert repos.borrowed(box.paths)[0] / "pack" == pack
+    assert borrowing.borrowed(box.paths)[0] / "pack" == pack
     assert box.inside("status", check=False).returncode != 0, "inside it is noticed: the base is not there"
     assert (box.tree / "README.md").read_bytes() == SMALL_FILES["README.md"]
     assert box.snapshot().tree == box.base.tree
@@ -136,7 +136,7 @@ def test_an_object_of_a_false_content_is_noticed_inside_and_never_read_by_the_ho
     repo: Path, make_box: MakeBox
 ) -> None:
     """S10: the packs keep their names and their index, the bytes are another's."""
-    pack = repos.borrowed(make_box(repo, "first").paths)[0] / "pack"
+    pack = borrowing.borrowed(make_box(repo, "first").paths)[0] / "pack"
     for part in pack.glob("*.pack"):
         data = bytearray(part.read_bytes())
         data[12:-20] = bytes(byte ^ 0x55 for byte in data[12:-20])
@@ -236,7 +236,7 @@ def test_borrowed_objects_are_readable_to_the_payload_under_any_umask(repo: Path
         box = make_box(repo, owner=(54321, 54322))
     finally:
         os.umask(before)
-    folder = repos.borrowed(box.paths)[0]
+    folder = borrowing.borrowed(box.paths)[0]
     for path in (folder, *folder.rglob("*")):
         wanted = 0o555 if path.is_dir() else 0o444
         assert path.stat().st_mode & wanted == wanted, path
@@ -265,10 +265,10 @@ def test_prune_keeps_what_boxes_borrow(repo: Path, make_box: MakeBox) -> None:
     box = make_box(repo, "kept")
     git(repo, "commit", "-q", "--allow-empty", "-m", "second")
     other = make_box(repo, "other")
-    assert packs.prune(set(repos.borrowed(box.paths))) == 0, "both were asked for just now"
-    assert packs.prune(set(repos.borrowed(box.paths)), age=0) == 1
+    assert packs.prune(set(borrowing.borrowed(box.paths))) == 0, "both were asked for just now"
+    assert packs.prune(set(borrowing.borrowed(box.paths)), age=0) == 1
     assert box.inside("fsck").returncode == 0
-    assert not repos.borrowed(other.paths)[0].exists()
+    assert not borrowing.borrowed(other.paths)[0].exists()
 
 
 @pytest.mark.boundary

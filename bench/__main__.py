@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from bench import document, many, repository, results, rows, table
@@ -21,12 +19,14 @@ from bench.acts import (
     running_engine,
     sizes,
 )
-from bench.measure import cloche, timed
+from bench.measure import cloche, takes_command, timed
 from bench.peers import Peers
+from bench.place import SOURCE, place
 from bench.results import Results, Sampler
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
+PEERS = RESULTS / "peers"
 PARTS = ("command-line", "engine", "sizes", "memory", "scale")
 WORKTREES = 3  # of the large repository: each takes seconds
 
@@ -55,43 +55,24 @@ def main() -> int:
 
 def measure(options: argparse.Namespace) -> Results:
     """One run in a state of its own, which is gone afterwards."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))
-    env = environment(work)
-    os.environ.update(env)
-    peers: Peers | None = None
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with place() as (work, env):
         subject = prepare(work)
-        peers = Peers(RESULTS / "peers", work, install=not options.no_install)
         sampler = Sampler(rows.NAMES)
-        for name, reason in peers.absent.items():
-            sampler.miss(name, reason)
-        facts = results.facts(subject.text, work, peers.versions)
-        stage = Stage(work, subject.path, work / "moving", env, sampler, peers, null)
-        run(stage, options)
-    finally:
-        if peers is not None:
-            peers.close()
-        os.close(null)
-        end(work, env)
+        with (
+            closing(Peers(PEERS, work, install=not options.no_install)) as peers,
+            open(os.devnull, "r+b") as null,
+        ):
+            for name, reason in peers.absent.items():
+                sampler.miss(name, reason)
+            facts = results.facts(subject.text, work, peers.versions)
+            run(Stage(work, subject.path, work / "moving", env, sampler, peers, null.fileno()), options)
     return sampler.results({**facts, "rounds": options.rounds, "load_after": os.getloadavg()[0]})
-
-
-def environment(work: Path) -> dict[str, str]:
-    """The caller's, with every folder of Cloche's in ``work`` and keepers that do not linger for long."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("CLOCHE_")}
-    for name in ("STATE", "CACHE", "CONFIG", "DATA"):
-        env[f"XDG_{name}_HOME"] = str(work / name.lower())
-    (work / "run").mkdir(mode=0o700)
-    return {**env, "XDG_RUNTIME_DIR": str(work / "run"), "CLOCHE_LINGER": "30"}
 
 
 def prepare(work: Path) -> repository.Subject:
     """The repository that is measured on, and a copy that will get more commits."""
-    cache = RESULTS / "source"
-    cache.mkdir(exist_ok=True)
-    subject = repository.subject(cache, work)
+    SOURCE.mkdir(parents=True, exist_ok=True)
+    subject = repository.subject(SOURCE, work)
     repository.git(work, "clone", "-q", "--no-hardlinks", str(subject.path), str(work / "moving"))
     return subject
 
@@ -100,7 +81,7 @@ def run(stage: Stage, options: argparse.Namespace) -> None:
     """Every part that is wanted; rows that nothing measured are told why."""
     warm(stage)
     if "command-line" in options.only:
-        known = takes_command(stage)
+        known = takes_command(stage.env)
         if not known:
             for name in (rows.ONE, rows.ONE_ALONE, rows.ONE_AHEAD):
                 stage.sampler.miss(name, "this version's new takes no command")
@@ -133,27 +114,6 @@ def warm(stage: Stage) -> None:
 
     stage.sampler.add("new, first box of a base", timed(cloche("new", "kept"), stage.subject, stage.env))
     made(Engine(stage.moving), "kept", stage.streams)
-
-
-def takes_command(stage: Stage) -> bool:
-    """Whether ``cloche new NAME -- CMD`` is known here."""
-    done = subprocess.run(cloche("new", "--help"), env=stage.env, capture_output=True, text=True, check=True)
-    return "-- CMD" in done.stdout
-
-
-def end(work: Path, env: dict[str, str]) -> None:
-    """Remove every box of this run, then its folders."""
-    names = sorted(
-        f"{path.parent.parent.name}/{path.parent.name}"
-        for path in work.glob("state/cloche/*/*/manifest.json")
-    )
-    if names:
-        subprocess.run(cloche("rm", "--force", *names), cwd=work, env=env, capture_output=True, check=False)
-    left = list(work.glob("state/cloche/*/*/manifest.json"))
-    if left:
-        print(f"boxes left in {work}: {[str(path.parent) for path in left]}")
-        return
-    shutil.rmtree(work)
 
 
 if __name__ == "__main__":

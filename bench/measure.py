@@ -27,6 +27,12 @@ def cloche(*words: str) -> list[str]:
     return [*start, *words]
 
 
+def takes_command(env: Mapping[str, str]) -> bool:
+    """Whether ``cloche new NAME -- CMD`` is known here."""
+    done = subprocess.run(cloche("new", "--help"), env=env, capture_output=True, text=True, check=True)
+    return "-- CMD" in done.stdout
+
+
 def timed(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> float:
     """Seconds from the start of a command to its end, its output thrown away. ``SystemExit`` says why the
     benchmark ends when the command fails.

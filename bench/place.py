@@ -1,0 +1,53 @@
+"""A state of Cloche's for one run of the benchmark, beside the person's own and gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.measure import cloche
+
+SOURCE = Path(__file__).resolve().parent / "results" / "source"  # what was fetched once
+
+
+@contextmanager
+def place() -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder, and the environment that keeps all of Cloche's in it, which this process gets too. Boxes that
+    are left at the end are removed.
+    """
+    work = Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))
+    env = environment(work)
+    os.environ.update(env)
+    try:
+        yield work, env
+    finally:
+        end(work, env)
+
+
+def environment(work: Path) -> dict[str, str]:
+    """The caller's, with every folder of Cloche's in ``work`` and keepers that do not linger for long."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("CLOCHE_")}
+    for name in ("STATE", "CACHE", "CONFIG", "DATA"):
+        env[f"XDG_{name}_HOME"] = str(work / name.lower())
+    (work / "run").mkdir(mode=0o700)
+    return {**env, "XDG_RUNTIME_DIR": str(work / "run"), "CLOCHE_LINGER": "30"}
+
+
+def end(work: Path, env: dict[str, str]) -> None:
+    """Remove every box of this run, then its folders."""
+    names = sorted(
+        f"{path.parent.parent.name}/{path.parent.name}"
+        for path in work.glob("state/cloche/*/*/manifest.json")
+    )
+    if names:
+        subprocess.run(cloche("rm", "--force", *names), cwd=work, env=env, capture_output=True, check=False)
+    left = list(work.glob("state/cloche/*/*/manifest.json"))
+    if left:
+        print(f"boxes left in {work}: {[str(path.parent) for path in left]}")
+        return
+    shutil.rmtree(work)

@@ -32,7 +32,23 @@ def misfits(policy: Policy, tier: str) -> tuple[Misfit, ...]:
             Misfit(
                 "net.mode",
                 f"the {tier} tier cannot hold a box to a list of destinations",
-                'state net.mode = "deny" (nothing) or "host" (everything): this version holds no list',
+                'use --tier supervised, or state net.mode = "deny" (nothing) or "host" (everything)',
+            )
+        )
+    if tier in EGRESS_TIERS and policy.net.mode == "host":
+        found.append(
+            Misfit(
+                "net.mode",
+                f"the {tier} tier gives a box a network of its own, never the host's",
+                'state net.mode = "allow" with net.egress, or "deny"; "host" takes --tier process',
+            )
+        )
+    if tier == "supervised" and not policy.net.loopback:
+        found.append(
+            Misfit(
+                "net.loopback",
+                f"at the {tier} tier the way to every destination is the box's own loopback",
+                "state net.loopback = true: it reaches nothing of the host",
             )
         )
     if policy.image and tier not in IMAGE_TIERS:

@@ -28,17 +28,19 @@ def choose(policy: Policy, *, executed: bool = False) -> Choice:
     ``executed``: a candidate counts only after a minimal box of it just ran here.
     """
     passed_over: list[str] = []
+    remedies: list[str] = []
     for name in candidates(policy):
         why_not = _why_not(policy, name, executed=executed)
-        if not why_not:
+        if why_not is None:
             cheaper = f" ({'; '.join(passed_over)})" if passed_over else ""
             proved = ", proved by a run just now" if executed else ""
             return Choice(
                 name, f"the cheapest tier that can enforce every key of the policy{proved}{cheaper}"
             )
-        passed_over.append(f"{name}: {why_not}")
+        passed_over.append(f"{name}: {why_not.why}")
+        remedies += [why_not.remedy] if why_not.remedy else []
     # What stands in the way of the cheapest tier can be changed; a tier of a later version cannot be had.
-    nearest = [misfit.remedy for misfit in misfits(policy, AUTO_ORDER[0])]
+    nearest = remedies[:1] or [misfit.remedy for misfit in misfits(policy, AUTO_ORDER[0])]
     raise Refused(
         "no tier can enforce this policy here",
         "; ".join(passed_over) or "no tier can enforce each of its keys on any host",
@@ -48,16 +50,21 @@ def choose(policy: Policy, *, executed: bool = False) -> Choice:
     )
 
 
-def _why_not(policy: Policy, name: str, *, executed: bool) -> str:
+class _WhyNot(NamedTuple):
+    why: str
+    remedy: str
+
+
+def _why_not(policy: Policy, name: str, *, executed: bool) -> _WhyNot | None:
     if name not in tiers.MODULES:
-        return "this version does not have it"
+        return _WhyNot("this version does not have it", "")
     refusals = tiers.get(name).refusals(policy._replace(tier=name))
     if refusals:
-        return f"{refusals[0].key}: {refusals[0].why}"
+        return _WhyNot(f"{refusals[0].key}: {refusals[0].why}", refusals[0].remedy)
     if executed:
         from backends.host import probes
 
         verdict = probes.probe(name)[0]
         if verdict.result != probes.PROVED:
-            return verdict.evidence
-    return ""
+            return _WhyNot(verdict.evidence, "")
+    return None

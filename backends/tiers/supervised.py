@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from backends.errors import UsageError
+from backends.policy.fit import misfits
 from backends.policy.model import Policy
 from backends.tiers import process
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
@@ -41,18 +42,9 @@ class SupervisedTier:
 
 
 def _network_refusals(policy: Policy) -> Iterable[Refusal]:
-    if policy.net.mode == "host":
-        yield Refusal(
-            "net.mode",
-            "this tier gives a box a network of its own, never the host's",
-            'state net.mode = "allow" with net.egress, or "deny"; the host\'s network takes --tier process',
-        )
-    if not policy.net.loopback:
-        yield Refusal(
-            "net.loopback",
-            "the way to every destination is the box's own loopback",
-            "state net.loopback = true: it reaches nothing of the host",
-        )
+    for misfit in misfits(policy, SupervisedTier.name):
+        if misfit.key.startswith("net."):
+            yield Refusal(*misfit)
     if policy.net.mode == "allow":
         from backends.egress import rules
 

@@ -37,7 +37,7 @@ class WorkspaceTier:
                 Refusal(
                     "net.mode",
                     f"at this tier {UNCONFINED}, so no list of destinations holds",
-                    'state net.mode = "deny", which is shown as not enforced, or "host"',
+                    'use --tier supervised, or state net.mode = "deny", shown as not enforced, or "host"',
                 ),
             )
         return ()

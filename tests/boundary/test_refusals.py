@@ -169,16 +169,18 @@ def test_auto_takes_the_cheapest_proved_tier_and_never_workspace(monkeypatch: py
     with pytest.raises(Refused) as refused:
         auto.choose(plain, executed=True)
     assert "overlay" in refused.value.why
-    with pytest.raises(Refused) as refused:
-        auto.choose(plain._replace(net=plain.net._replace(mode="allow", egress=("a.example",))))
-    assert "supervised: this version does not have it" in refused.value.why
+    monkeypatch.undo()
+    listed = plain._replace(net=plain.net._replace(mode="allow", egress=("a.example",)))
+    assert auto.choose(listed, executed=True).tier == "supervised"
 
 
 def test_a_probe_proves_each_tier_here_and_leaves_nothing(home: Any) -> None:
     claims = {claim.id: claim for claim in probes.run()}
     assert claims["process"].result == "proved"
+    assert claims["supervised"].result == "proved"
     assert claims["workspace"].result == "proved"
-    assert {f"process.{ident}" for ident, _ in init_proofs.CLAIMS} <= claims.keys()
+    for tier in ("process", "supervised"):
+        assert {f"{tier}.{ident}" for ident, _ in init_proofs.CLAIMS} <= claims.keys()
     assert all(claim.result == "proved" and claim.evidence for claim in claims.values())
     assert "REFER" in claims["process.landlock"].evidence
     assert list((Path(os.environ["XDG_RUNTIME_DIR"]) / "cloche").iterdir()) == []

@@ -237,9 +237,11 @@ def test_outside_a_repository_nothing_is_guessed(home: Home) -> None:
     ("text", "tier", "word"),
     [
         ('net.mode = "allow"\nnet.egress = ["example.com"]', "process", "net.mode"),
-        ('net.mode = "allow"\nnet.egress = ["example.com"]', "", "tier"),
+        ('net.mode = "host"', "supervised", "net.mode"),
+        ("net.loopback = false", "supervised", "net.loopback"),
+        ('net.mode = "allow"\nnet.egress = ["*.com"]', "", "*.com"),
         ('image = "x"', "process", "image"),
-        ("", "supervised", "supervised"),
+        ("", "container", "container"),
         ("", "microvm", "microvm"),
     ],
 )
@@ -252,15 +254,21 @@ def test_what_cannot_be_enforced_is_refused_at_creation(repo: Path, text: str, t
     assert everything(repo) == before
 
 
-@pytest.mark.parametrize("tier", ["", "process", "workspace"])
+@pytest.mark.parametrize("tier", ["process", "workspace"])
 def test_a_refused_list_of_destinations_names_a_way_that_this_version_has(repo: Path, tier: str) -> None:
     (repo / "cloche.toml").write_text('[profiles.p]\nnet.mode = "allow"\nnet.egress = ["example.com"]\n')
     with pytest.raises(ClocheError) as refused:
         Engine(repo).create(NewBox(name="b", profile="p", tier=tier))
-    assert "supervised" not in refused.value.next_step and "--tier" not in refused.value.next_step
+    assert "--tier supervised" in refused.value.next_step
+    assert Engine(repo).create(NewBox(name="a", profile="p", tier="supervised")).tier == "supervised"
     assert 'net.mode = "deny"' in refused.value.next_step
     (repo / "cloche.toml").write_text('[profiles.p]\nnet.mode = "deny"\n')
     assert Engine(repo).create(NewBox(name="b", profile="p", tier=tier)).name == "b"
+
+
+def test_auto_takes_the_supervised_tier_for_a_list_of_destinations(repo: Path) -> None:
+    (repo / "cloche.toml").write_text('[profiles.p]\nnet.mode = "allow"\nnet.egress = ["example.com"]\n')
+    assert Engine(repo).create(NewBox(name="b", profile="p")).tier == "supervised"
 
 
 def test_the_digest_of_a_profile_is_that_of_a_box_made_of_it_now(repo: Path) -> None:
@@ -278,9 +286,9 @@ def test_auto_takes_the_process_tier_and_never_workspace(repo: Path, monkeypatch
     from backends import tiers
     from backends.tiers.protocol import Refusal
 
-    process = tiers.get("process")
     refusal = Refusal("userns", "user namespaces are off", "turn them on")
-    monkeypatch.setattr(type(process), "refusals", lambda self, policy: (refusal,))
+    for name in ("process", "supervised"):
+        monkeypatch.setattr(type(tiers.get(name)), "refusals", lambda self, policy: (refusal,))
     for tier in ("auto", "process"):
         with pytest.raises(Refused) as refused:
             engine.create(NewBox(name="b", tier=tier))

@@ -91,6 +91,8 @@ def test_the_users_own_file_is_checked_by_its_own_keys(user: Write, project: Wri
         ("process", "allow", ["net.mode"]),
         ("workspace", "allow", ["net.mode"]),
         ("supervised", "allow", []),
+        ("supervised", "deny", []),
+        ("supervised", "host", ["net.mode"]),
         ("container", "allow", ["image"]),
         ("microvm", "deny", ["image"]),
     ],
@@ -103,6 +105,8 @@ def test_what_a_tier_cannot_enforce(tier: str, mode: str, keys: list[str]) -> No
 def test_auto_takes_the_cheapest_tier_that_fits_and_never_workspace() -> None:
     assert fit.candidates(EXAMPLE) == ("process", "supervised")
     assert fit.candidates(EXAMPLE._replace(net=NetPolicy("allow", ("a.org",), True, True))) == ("supervised",)
+    assert fit.candidates(EXAMPLE._replace(net=NetPolicy("host", (), True, True))) == ("process",)
+    assert fit.candidates(EXAMPLE._replace(net=NetPolicy("deny", (), False, True))) == ("process",)
     assert fit.candidates(EXAMPLE._replace(image="debian")) == ("container", "microvm")
     assert set(fit.AUTO_ORDER) == set(TIERS) - {"workspace"}
 

@@ -12,6 +12,7 @@ import gc
 import os
 import signal
 import socket
+import threading
 import time
 from typing import NamedTuple, NoReturn
 
@@ -82,6 +83,7 @@ def launch(build: Build) -> Launched:
     builder = os.fork()
     if builder == 0:
         _builder(build, inner, death_read)
+    entering = _Entering(build.groups, builder)
     inner.close()
     os.close(death_read)
     pidfd = notify = -1
@@ -93,9 +95,8 @@ def launch(build: Build) -> Launched:
         if os.geteuid() == 0:
             maps = ((0, 0, 1), (etc.UID, build.uid, 1)), ((0, 0, 1), (etc.UID, build.gid, 1))
             _map(builder, *maps)
-        cgroups.enter(build.groups, builder)
         init_protocol.send(control, {"op": "go"})
-        trace.point("launch: mapped, in its groups")
+        trace.point("launch: mapped")
         ident, namespace = None, None
         unset: tuple[str, ...] = ()
         # They come from two processes: on a busy host init may be confined before its parent says it forked.
@@ -104,6 +105,9 @@ def launch(build: Build) -> Launched:
             if message["ev"] == "forked":
                 pidfd, pid = fds[0], message["pid"]
                 ident = procfs.identify(pid) if isinstance(pid, int) else None
+                entering.follow(pid if isinstance(pid, int) else 0)
+                init_protocol.send(control, {"op": "entered"})
+                trace.point("launch: in its groups")
             elif message["ev"] == "networked":
                 network = netns.received(fds)
             else:
@@ -123,6 +127,42 @@ def launch(build: Build) -> Launched:
         _wait(builder)
     control.settimeout(None)
     return Launched(ident, pidfd, control, notify, death, namespace, unset, network)
+
+
+class _Entering(threading.Thread):
+    """Moves the builder into the box's control groups while it works.
+
+    The first move waits for a grace period of the kernel, some 10 ms (cgroup_threadgroup_rwsem); the next one
+    that follows at once does not, so init is moved too instead of being forked only afterwards.
+    """
+
+    def __init__(self, groups: Groups, builder: int) -> None:
+        super().__init__(name="entering", daemon=True)
+        self._groups = groups
+        self._builder = builder
+        self._error: OSError | None = None
+        if groups.folders:
+            self.start()
+
+    def run(self) -> None:
+        try:
+            cgroups.enter(self._groups, self._builder)
+            trace.point("launch: builder entered")
+        except OSError as error:
+            self._error = error
+
+    def follow(self, init: int) -> None:
+        """Wait for the builder's move and make init's; ``LaunchError`` when either failed."""
+        if not self._groups.folders:
+            return
+        self.join()
+        try:
+            if self._error is not None:
+                raise self._error
+            cgroups.enter(self._groups, init)
+        except OSError as error:
+            what = "the box enters its control groups"
+            raise LaunchError("cgroup", what, os.strerror(error.errno or 0)) from error
 
 
 def _texts(value: object) -> tuple[str, ...]:
@@ -170,11 +210,13 @@ def _expect(control: socket.socket, *events: str) -> tuple[Message, list[int]]:
 
 def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
     try:
+        trace.point("builder: begins")
         # Objects of the caller that close a descriptor when they are collected must not close ours.
         gc.freeze()
         os.setsid()
         prctl(PR_SET_DUMPABLE, 1)  # or our own files in /proc are not ours to write
         control, death = keep_only(control, death)
+        trace.point("builder: alone")
         privileged = os.geteuid() == 0
         uid, gid = os.geteuid(), os.getegid()
         if privileged and build.root.lowers:
@@ -187,6 +229,7 @@ def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
             build = build._replace(root=shown[0])
         flags = _BASE_FLAGS | (namespaces.CLONE_NEWNET if build.own_network else 0)
         _stage("userns", "new namespaces are made", lambda: namespaces.unshare(flags))
+        trace.point("builder: unshared")
         if not privileged:
             # As its root: a namespace's own settings below /proc/sys are its root's alone.
             extents = ((0, uid, 1),), ((0, gid, 1),)
@@ -197,6 +240,7 @@ def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
         if privileged:
             # Everything is built as the namespace's root, whom the map just made.
             _stage("uid-map", "the builder becomes the box's root", lambda: _become(0, 0))
+        trace.point("builder: forks")
         child = os.fork()
         if child == 0:
             _init(build, control, death, privileged)
@@ -250,8 +294,6 @@ def _report(control: socket.socket, error: BaseException) -> NoReturn:
 def _init(build: Build, control: socket.socket, death: int, privileged: bool) -> NoReturn:
     try:
         namespace = namespaces.inode("self", "pid")
-        # Only now: the caller has moved us into the box's control groups, the root of what will be seen.
-        _stage("cgroup", "control groups are hidden", lambda: namespaces.unshare(namespaces.CLONE_NEWCGROUP))
         _stage("uts", "the box gets its name", lambda: socket.sethostname(build.name))
         if build.loopback:
             _stage("network", "loopback is brought up", namespaces.loopback_up)
@@ -261,6 +303,11 @@ def _init(build: Build, control: socket.socket, death: int, privileged: bool) ->
         trace.point("init: named, network up")
         unset = root.build(build.root)
         trace.point("init: root built")
+        if init_protocol.recv(control)[0] is None:
+            os._exit(1)
+        # Only now: the caller has moved us into the box's control groups, the root of what will be seen.
+        _stage("cgroup", "control groups are hidden", lambda: namespaces.unshare(namespaces.CLONE_NEWCGROUP))
+        trace.point("init: in its groups")
         if privileged:
             _stage("uid-map", "root is given up", lambda: _become(etc.UID, etc.UID))
             # The change of user made us undumpable, and our own files in /proc the property of nobody here.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ExportOutcome,
         Finding,
         JournalRecord,
+        Learned,
         ProcessId,
         ProcessRow,
         Proposal,
@@ -309,6 +310,15 @@ class Engine:
         from backends.verbs import acceptance
 
         acceptance.accept(self.find(ref), proposal, who, scripted=scripted)
+
+    def learn(self, ref: str, name: str = "learned") -> Learned:
+        """What the box used against what it was granted, and the narrowest profile, called ``name``, as TOML.
+
+        Reads count only under ``observe = "all"``; what nobody looked at is kept as granted, and named.
+        """
+        from backends.verbs import learning
+
+        return learning.learn(self.find(ref), name)
 
     # ---------------------------------------------------------------- end
 

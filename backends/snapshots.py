@@ -240,3 +240,31 @@ class EgressRow(NamedTuple):
     received: int  # bytes from the destination to the box
     refused: int  # connections to these addresses that the relay refused (another name, no name)
     state: str  # pinned, open (a rule of addresses), unresolved, refused: with the reason after a colon
+
+
+class GrantUse(NamedTuple):
+    """One entry of a list of the policy, beside what the box was seen to do with it."""
+
+    key: str
+    entry: str
+    used: bool | None  # None: nobody looked
+    places: tuple[
+        str, ...
+    ]  # what was used of it, as narrow as a profile can say it; the entry itself or below
+
+
+class LimitUse(NamedTuple):
+    """How near a limit the box came, in words, "" where nobody measured."""
+
+    key: str
+    granted: str
+    peak: str
+
+
+class Learned(NamedTuple):
+    """What a box used against what it was granted, and the narrowest profile that holds the former."""
+
+    profile: str  # TOML
+    grants: tuple[GrantUse, ...]
+    peaks: tuple[LimitUse, ...]
+    not_observed: tuple[str, ...]

@@ -133,9 +133,10 @@ def denials(context: Context, args: argparse.Namespace) -> int:
         return 0
     if tally.rows:
         context.rows(
-            ("COUNT", "KIND", "OBJECT", "RULE", "LANE", "BY", "PID", "COMMAND", "LAST"),
+            ("N", "COUNT", "KIND", "OBJECT", "RULE", "LANE", "BY", "PID", "COMMAND", "LAST"),
             [
                 (
+                    str(number),
                     str(row.count),
                     row.kind,
                     row.object,
@@ -146,9 +147,9 @@ def denials(context: Context, args: argparse.Namespace) -> int:
                     row.command,
                     moment(row.last),
                 )
-                for row in tally.rows
+                for number, row in enumerate(tally.rows, 1)
             ],
-            right=(0, 6),
+            right=(0, 1, 7),
         )
     context.say(
         f"{tally.total} refused" + (f", {tally.others} of them without a row" if tally.others else "")

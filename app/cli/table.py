@@ -2,54 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from app.cli.table_denials import DENIAL_VERBS
+from app.cli.vocabulary import BOX, BOX_FIELD, JSON, Field, Param, Verb
+
+__all__ = ["BY_NAME", "GROUPS", "JSON", "TIERS", "VERBS", "Field", "Param", "Verb"]
 
 TIERS = ("auto", "workspace", "process", "supervised", "container", "microvm")
 
-
-class Param(NamedTuple):
-    """One argument. ``kind``: positional, rest (all that follows), flag, or value (an option with one)."""
-
-    names: tuple[str, ...]
-    help: str
-    kind: str = "value"
-    metavar: str = ""
-    many: str = ""  # "?", "*", "+" for positionals
-    choices: tuple[str, ...] = ()
-    default: str | None = None
-
-    @property
-    def dest(self) -> str:
-        return self.names[-1].lstrip("-").replace("-", "_")
-
-
-class Field(NamedTuple):
-    """One member of a verb's JSON document."""
-
-    name: str
-    type: str
-    meaning: str
-
-
-class Verb(NamedTuple):
-    """One verb: ``handler`` is ``module:function`` below ``app.cli``; ``schema`` is ``cloche.<word>/<n>``."""
-
-    name: str
-    group: str
-    summary: str
-    handler: str
-    schema: str
-    fields: tuple[Field, ...]
-    params: tuple[Param, ...] = ()
-    notes: str = ""
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(self.name.split())
-
-
-JSON = Param(("--json",), "print one JSON document on standard output instead of text", "flag")
-_BOX = Param(("box",), "name of the box, or <repository key>/<name>", "positional", "BOX")
 _MAYBE_BOX = Param(("box",), "name of the box", "positional", "BOX", many="?")
 _BOXES = Param(("boxes",), "names of boxes", "positional", "BOX", many="+")
 _REST = Param(("command",), "the command and its arguments, after --", "rest", "CMD")
@@ -58,7 +17,6 @@ _PROFILE = Param(
     ("--profile",), "profile to resolve (default: the one that the configuration names)", metavar="P"
 )
 
-_BOX_FIELD = Field("box", "string", "key of the box: <repository key>/<name>")
 _ROW = Field("box", "box", "the box, see *Box*")
 _SNAPSHOT = Field("snapshot", "snapshot", "what was frozen, see *Snapshot*")
 
@@ -107,7 +65,7 @@ VERBS: tuple[Verb, ...] = (
         "run:main",
         "cloche.run/1",
         (
-            _BOX_FIELD,
+            BOX_FIELD,
             Field("session", "number", "number of the session"),
             Field("exit", "number", "exit code; 128 + signal; 124 on the wall limit"),
             Field("wall", "number", "seconds"),
@@ -115,7 +73,7 @@ VERBS: tuple[Verb, ...] = (
             Field("peak_rss", "number or null", "bytes; null when below init's, about 15 MiB"),
         ),
         (
-            _BOX,
+            BOX,
             Param(("--cwd",), "folder to start in, below the tree", metavar="DIR", default=""),
             _REST,
         ),
@@ -130,12 +88,12 @@ VERBS: tuple[Verb, ...] = (
         "terminal:shell",
         "cloche.shell/1",
         (
-            _BOX_FIELD,
+            BOX_FIELD,
             Field("session", "number", "number of the session"),
             Field("detached", "boolean", "true when the session goes on"),
             Field("exit", "number or null", "exit code, null when detached"),
         ),
-        (_BOX, _REST),
+        (BOX, _REST),
         "What the box prints reaches your terminal without control strings: titles and clipboard stay yours. "
         "`--json` prints its document on standard error.",
     ),
@@ -146,13 +104,13 @@ VERBS: tuple[Verb, ...] = (
         "terminal:attach",
         "cloche.shell/1",
         (
-            _BOX_FIELD,
+            BOX_FIELD,
             Field("session", "number", "number of the session"),
             Field("detached", "boolean", "true when the session goes on"),
             Field("exit", "number or null", "exit code, null when detached"),
         ),
         (
-            _BOX,
+            BOX,
             Param(
                 ("session",), "number of the session (default: the newest)", "positional", "SESSION", many="?"
             ),
@@ -202,7 +160,7 @@ VERBS: tuple[Verb, ...] = (
             Field("answers", "list", "pairs: the five questions and what holds for this box"),
             Field("snapshot", "snapshot or null", "the proposal"),
         ),
-        (_BOX,),
+        (BOX,),
     ),
     Verb(
         "ps",
@@ -211,7 +169,7 @@ VERBS: tuple[Verb, ...] = (
         "evidence:ps",
         "cloche.ps/1",
         (
-            _BOX_FIELD,
+            BOX_FIELD,
             Field(
                 "processes",
                 "list",
@@ -219,44 +177,17 @@ VERBS: tuple[Verb, ...] = (
                 "`name`, `command` (redacted), `session`",
             ),
         ),
-        (_BOX,),
+        (BOX,),
     ),
-    Verb(
-        "denials",
-        "see",
-        "Show what was refused in a box, counted from its journal.",
-        "evidence:denials",
-        "cloche.denials/1",
-        (
-            _BOX_FIELD,
-            Field("total", "number", "refusals in all"),
-            Field("others", "number", "refusals without a row of their own"),
-            Field(
-                "rows",
-                "list",
-                "`kind`, `object`, `rule`, `lane`, `enforced_by`, `pid`, `command`, `count`, `first`, `last`",
-            ),
-            Field(
-                "not_observed",
-                "list",
-                "`kind` and `reason`: what this tier cannot see; never to be read as zero",
-            ),
-            Field(
-                "lost",
-                "object",
-                "`opens`, `execs`, `connects` and the like: how many happened and could not be looked at",
-            ),
-        ),
-        (_BOX,),
-    ),
+    *DENIAL_VERBS,
     Verb(
         "log",
         "see",
         "Print the journal of a box.",
         "evidence:log",
         "cloche.log/1",
-        (_BOX_FIELD, Field("records", "list", "`seq`, `time`, `kind`, `data`, `hash`, oldest first")),
-        (_BOX, Param(("-n", "--last"), "only the last N records", metavar="N", default="")),
+        (BOX_FIELD, Field("records", "list", "`seq`, `time`, `kind`, `data`, `hash`, oldest first")),
+        (BOX, Param(("-n", "--last"), "only the last N records", metavar="N", default="")),
     ),
     Verb(
         "watch",
@@ -265,14 +196,14 @@ VERBS: tuple[Verb, ...] = (
         "evidence:watch",
         "cloche.watch/1",
         (
-            _BOX_FIELD,
+            BOX_FIELD,
             Field("seq", "number", "number of the record"),
             Field("time", "number", "seconds since the epoch"),
             Field("kind", "string", "kind of the record"),
             Field("data", "object", "the record's own values"),
             Field("hash", "string", "SHA-256 of the record"),
         ),
-        (_BOX, Param(("--deny-only",), "only denials", "flag")),
+        (BOX, Param(("--deny-only",), "only denials", "flag")),
         "`--json` prints one document a line, one for each record.",
     ),
     Verb(
@@ -282,7 +213,7 @@ VERBS: tuple[Verb, ...] = (
         "gate:diff",
         "cloche.diff/1",
         (
-            _BOX_FIELD,
+            BOX_FIELD,
             Field("base", "string", "commit"),
             Field("tree", "string", "tree object that was compared"),
             Field(
@@ -294,7 +225,7 @@ VERBS: tuple[Verb, ...] = (
             Field("skipped", "list", "pairs of path and reason: what could not be read"),
         ),
         (
-            _BOX,
+            BOX,
             Param(("--stat",), "files and counts instead of the patch", "flag"),
             Param(("--raw",), "the patch byte for byte as it is, even on a terminal", "flag"),
         ),
@@ -307,11 +238,11 @@ VERBS: tuple[Verb, ...] = (
         "gate:propose",
         "cloche.propose/1",
         (
-            _BOX_FIELD,
+            BOX_FIELD,
             _SNAPSHOT,
             Field("checks", "list", "`id`, `verdict` (pass, warn, refuse), `reason`, `path`"),
         ),
-        (_BOX, Param(("--stop",), "end the box's processes first", "flag")),
+        (BOX, Param(("--stop",), "end the box's processes first", "flag")),
     ),
     Verb(
         "reopen",
@@ -319,8 +250,8 @@ VERBS: tuple[Verb, ...] = (
         "Take a proposal back: the box is idle again.",
         "gate:reopen",
         "cloche.reopen/1",
-        (_BOX_FIELD, Field("state", "string", "the state after it")),
-        (_BOX,),
+        (BOX_FIELD, Field("state", "string", "the state after it")),
+        (BOX,),
     ),
     Verb(
         "export",
@@ -328,9 +259,9 @@ VERBS: tuple[Verb, ...] = (
         "Write patch.diff, report.md and receipt.json of a proposal.",
         "gate:export",
         "cloche.export/1",
-        (_BOX_FIELD, Field("out", "string", "the folder"), Field("files", "list", "names in it"), _SNAPSHOT),
+        (BOX_FIELD, Field("out", "string", "the folder"), Field("files", "list", "names in it"), _SNAPSHOT),
         (
-            _BOX,
+            BOX,
             Param(("--out",), "folder to write, new or empty", metavar="DIR"),
             Param(("--force",), "write into a folder that holds something", "flag"),
         ),
@@ -342,7 +273,7 @@ VERBS: tuple[Verb, ...] = (
         "gate:apply",
         "cloche.apply/1",
         (
-            _BOX_FIELD,
+            BOX_FIELD,
             Field("branch", "string", "the branch"),
             Field("old", "string", "its tip before"),
             Field("new", "string", "its tip after"),
@@ -351,7 +282,7 @@ VERBS: tuple[Verb, ...] = (
             Field("notes", "list", "what is still to be done, such as running a filter"),
         ),
         (
-            _BOX,
+            BOX,
             Param(("--squash",), "one commit on top of the branch instead of a merge", "flag"),
             Param(
                 ("--as",), "apply as a script of this name, without a question; journalled", metavar="NAME"

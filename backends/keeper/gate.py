@@ -29,6 +29,7 @@ from backends.keeper.moves import Moves
 from backends.keeper.network import NAME_CACHE, Network
 from backends.keeper.reach import EXEC, WRITE, Reach, Verdict, normal
 from backends.keeper.reach import READ as LOOK
+from backends.keeper.uses import Uses
 from backends.kernel import notify, seccomp
 from backends.kernel.notify import Memory, Notification
 from backends.kernel.seccomp import FilterSpec, Notice
@@ -78,6 +79,7 @@ class Gate:
         self._inside: Inside | None = None
         self._network: Network | None = None
         self._losses = Losses(record)
+        self._uses = Uses(record)
         self.execs = Execs(loop, init, record, self._losses, self._names)
         self.counting = False
         self.name_cache_asked = 0
@@ -110,6 +112,7 @@ class Gate:
     def tick(self) -> None:
         """Once a second: what was too much to journal one by one."""
         self.execs.tick()
+        self._uses.tick()
         self._losses.tick()
         if self._moves is not None and self._fd >= 0:
             self._moves.tick()
@@ -117,6 +120,7 @@ class Gate:
     def count_up(self) -> None:
         """Journal now what could not be looked at so far."""
         self._losses.tick()
+        self._uses.tick()
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -125,6 +129,7 @@ class Gate:
             self._fd = -1
         self.execs.close()
         self._losses.tick()
+        self._uses.tick()
         if self._inside is not None:
             self._inside.close()
             self._inside = None
@@ -238,6 +243,8 @@ class Gate:
             path = callernames.through(note.pid, normal(target), inside)
             verdict = self._reach.judge(path, want)
         if verdict.allowed:
+            if verdict.grant and want != EXEC:  # an exec that gets here found nothing to execute
+                self._uses.seen(verdict.rule, verdict.grant, path)
             return
         if want == WRITE or self._host.may_have(path):
             self._refused(note, want, path, verdict.rule)
@@ -292,6 +299,10 @@ class Gate:
             return result
         caller = self._callers.get(note.pid)
         self._callers.forget(note.pid)
+        assert self._reach is not None
+        verdict = self._reach.judge(path, EXEC)
+        if verdict.grant:
+            self._uses.seen(verdict.rule, verdict.grant, path)
         words = [word.decode("utf-8", "surrogateescape") for word in argv]
         self.execs.seen(caller, path.decode("utf-8", "surrogateescape"), words)
         return None

@@ -29,7 +29,7 @@ _PROCESS = (b"self", b"thread-self")
 
 
 class Verdict(NamedTuple):
-    """``rule`` is the policy's word that decided.
+    """``rule`` is the policy's word that decided, ``grant`` the entry of its list that allowed.
 
     ``own`` is set for places that only the box writes, ``covers`` where such a place hides one of the host's.
     """
@@ -38,6 +38,7 @@ class Verdict(NamedTuple):
     rule: str
     own: bool = False
     covers: bool = False
+    grant: bytes = b""
 
 
 class Reach:
@@ -65,10 +66,12 @@ class Reach:
             return Verdict(True, rule, own=True, covers=any(prefix in _OWN for prefix in prefixes))
         if masked is not None:
             return Verdict(False, f"fs.deny = {masked}")
-        if any(prefix in self._write for prefix in prefixes):
-            return Verdict(True, "fs.write")
-        if want != WRITE and any(prefix in self._read for prefix in prefixes):
-            return Verdict(True, "fs.read")
+        grant = next((prefix for prefix in prefixes if prefix in self._write), b"")
+        if grant:
+            return Verdict(True, "fs.write", grant=grant)
+        grant = next((prefix for prefix in prefixes if prefix in self._read), b"")
+        if grant and want != WRITE:
+            return Verdict(True, "fs.read", grant=grant)
         if path in _DEVICES:
             return Verdict(True, "devices")
         if path.startswith(b"/proc/"):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from bench import document, many, repository, results, rows, table
+from bench import document, many, relay, repository, results, rows, table
 from bench.acts import (
     Stage,
     command_line,
@@ -27,7 +27,7 @@ from bench.results import Results, Sampler
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 PEERS = RESULTS / "peers"
-PARTS = ("command-line", "engine", "sizes", "memory", "scale")
+PARTS = ("command-line", "engine", "sizes", "memory", "scale", "relay")
 WORKTREES = 3  # of the large repository: each takes seconds
 
 
@@ -97,9 +97,20 @@ def run(stage: Stage, options: argparse.Namespace) -> None:
         in_rounds(options.rounds, lambda stage, number: sizes(stage, small, large, number), stage=stage)
     if "scale" in options.only and options.scale > 0:
         many.many(stage, options.scale, options.rounds)
+    if "relay" in options.only:
+        through_relay(stage.sampler, options.rounds)
     for row in rows.ROWS:
         if not stage.sampler.samples[row.name] and row.name not in stage.sampler.absent:
             stage.sampler.miss(row.name, "left out by an option of this run")
+
+
+def through_relay(sampler: Sampler, rounds: int) -> None:
+    """Transfers and first bytes with the relay between and without."""
+    found = relay.sample(rounds)
+    for name, values in (*found.throughput.items(), *found.latency.items()):
+        sampler.add(name, *values)
+    pairs = zip(found.latency[relay.FIRST_RELAYED], found.latency[relay.FIRST_DIRECT], strict=True)
+    sampler.add(rows.ADDED, *(relayed - direct for relayed, direct in pairs))
 
 
 def in_rounds(rounds: int, *acts: Callable[[Stage, int], None], stage: Stage) -> None:

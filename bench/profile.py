@@ -95,8 +95,8 @@ def process(point: Point, commands: frozenset[int]) -> str:
 def steps(traces: Iterable[list[Point]]) -> list[Step]:
     """Medians for each point of each process, in the order in which they are reached.
 
-    Whoever notes ``begin`` or ``interpreter`` is the command; what comes after ``end`` is left out. A name that
-    a process notes several times is told apart by its turn.
+    Whoever notes ``begin`` or ``interpreter`` is the command; what comes after ``end`` is left out. A name
+    that a process notes several times is told apart by its turn.
     """
     found: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
     for points in traces:

@@ -15,6 +15,7 @@ class Row(NamedTuple):
     unit: str = "ms"
     aim: float | None = None  # the median should stay below this, in ``unit``
     aim_ratio: float | None = None  # and its ratio to ``beside`` below this
+    least_ratio: float | None = None  # or, where more is better, above this
 
 
 MAKE = "Making a box, from a cold command line"
@@ -46,6 +47,9 @@ LIVE_50 = "create and first command, 50,000 files"
 LIVE_AHEAD = "create and first command, base one commit ahead"
 FIRST_50 = "create and first command, first box of 50,000 files"
 WORKTREE_50 = "git worktree add, 50,000 files"
+DIRECT, RELAYED, SPLICED = "throughput, direct", "throughput, relay", "throughput, splice(2)"
+FIRST_DIRECT, FIRST_RELAYED = "connect to first byte, direct", "connect to first byte, relay"
+ADDED = "what the relay adds to the first byte"
 
 ROWS = (
     Row("new, first box of a base", MAKE, "`cloche new` of a base that no box had; one sample", WORKTREE),
@@ -114,6 +118,13 @@ ROWS = (
     Row("listing with all boxes live", SCALE, "`Engine.boxes`", aim=30),
     Row("create and first command, all boxes live", SCALE, "as above, beside live boxes", LIVE),
     Row("remove, all boxes live", SCALE, "`Engine.remove` of one more", "remove from a running engine"),
+    Row(DIRECT, RELAY, "bytes a second between two processes over loopback", unit="MB/s"),
+    Row(RELAYED, RELAY, "the same through the relay", DIRECT, "MB/s", least_ratio=0.6),
+    Row(SPLICED, RELAY, "the same through a relay that does nothing but splice(2)", DIRECT, "MB/s"),
+    Row(FIRST_DIRECT, RELAY, "connect(2), a TLS hello, and one byte back"),
+    Row(FIRST_RELAYED, RELAY, "the same through the relay, which reads the name in the hello", FIRST_DIRECT),
+    Row(ADDED, RELAY, "the difference of the two, round by round", aim=2),
 )
 
+MORE_IS_BETTER = frozenset({"MB/s"})  # units of rates
 NAMES = frozenset(row.name for row in ROWS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bench.results import Results
-from bench.rows import GROUPS, Row
+from bench.rows import GROUPS, MORE_IS_BETTER, Row
 
 SCALES = {"ms": 1e3, "MiB": 1 / (1 << 20), "KiB": 1 / (1 << 10), "%": 1e2, "MB/s": 1e-6, "": 1.0}
 NOT_MEASURED = "not measured"
@@ -23,9 +23,9 @@ class Figures(NamedTuple):
     ratio: float | None
 
 
-def p90(values: Sequence[float]) -> float:
-    """The ninth decile by nearest rank; of few samples the largest."""
-    ordered = sorted(values)
+def p90(values: Sequence[float], *, more_is_better: bool = False) -> float:
+    """The value that nine of ten samples are not worse than, by nearest rank; of few samples the worst."""
+    ordered = sorted(values, reverse=more_is_better)
     return ordered[min(len(ordered) - 1, round(0.9 * (len(ordered) - 1)))]
 
 
@@ -40,7 +40,7 @@ def figures(row: Row, results: Results) -> Figures | None:
     median = statistics.median(values)
     return Figures(
         median * scale,
-        p90(values) * scale,
+        p90(values, more_is_better=row.unit in MORE_IS_BETTER) * scale,
         min(values) * scale,
         len(values),
         median / over if over else None,
@@ -54,6 +54,8 @@ def verdict(row: Row, found: Figures) -> str:
         said.append(f"< {row.aim:g}: {_met(found.median < row.aim)}")
     if row.aim_ratio is not None and found.ratio is not None:
         said.append(f"< {row.aim_ratio:g} x: {_met(found.ratio < row.aim_ratio)}")
+    if row.least_ratio is not None and found.ratio is not None:
+        said.append(f"> {row.least_ratio:g} x: {_met(found.ratio > row.least_ratio)}")
     return ", ".join(said)
 
 

@@ -2,8 +2,8 @@
 
 A name outside ASCII becomes its A-labels (``xn--``) by the standard library's IDNA 2003 (RFC 3490), and only
 where nothing was mapped away on the way and no character is read differently by IDNA 2008 (RFC 5892, RFC 5894
-section 7.2: sharp s, final sigma, the joiners). For such a name both standards give the same bytes; any other
-one is refused with the advice to write the A-label, which is taken as it is.
+section 7.2: sharp s, final sigma, the joiners, other dots). For such a name both standards give the same
+bytes; any other one is refused with the advice to write the A-label, which is taken as it is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LONGEST_LABEL = 63
 # Underscores are no letters of host names (RFC 952) and common in DNS names all the same.
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
 _HEX = re.compile(r"0x[0-9a-f]*")
-_READ_DIFFERENTLY = "ß\u1e9eς\u200c\u200d"
+_READ_DIFFERENTLY = "ß\u1e9eς\u200c\u200d\u3002\uff0e\uff61"
 _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
@@ -71,7 +71,7 @@ def _ascii(text: str) -> str:
     if any(char in _READ_DIFFERENTLY for char in text):
         raise ValueError("two standards read this name differently: write its xn-- form")
     labels = []
-    for written, label in zip(unicodedata.normalize("NFC", text).split("."), wanted.split("."), strict=True):
+    for written, label in zip(text.split("."), wanted.split("."), strict=True):
         try:
             encoded = idna.ToASCII(label) if label and not label.isascii() else label.encode("ascii")
             back = idna.ToUnicode(encoded.decode("ascii")) if encoded else ""

@@ -1,8 +1,8 @@
 """The host that the head of an HTTP/1 request names, before anything is answered.
 
 Pure and incremental; nothing is found before the empty line, because a second Host may stand just before it.
-What two servers could read differently is Bad and not guessed. Only the first request of a connection is
-read: a later one may name another host of the same address, as it may inside TLS.
+What two servers could read differently is Bad and not guessed. One head is read; whoever passes a connection
+on must ask again for each later request, which may name another host.
 
 Sources: RFC 9112 (sections 2.2, 3.2, 5.1, 5.2), RFC 9110 (sections 4.2, 5.6.2, 7.2), RFC 9113 (section 3.4).
 """

@@ -12,6 +12,8 @@ from typing import NamedTuple
 from backends.egress import addresses, hostnames
 from backends.egress.rules import Rule
 
+_OWN = "an address of this host"
+
 
 class Verdict(NamedTuple):
     """Whether a destination is allowed, by which rule, and why or why not (a phrase to show).
@@ -110,8 +112,8 @@ class Matcher:
         return tuple(self._networks)
 
     def _reachable(self, raw: bytes) -> addresses.Verdict:
-        verdict = addresses.Verdict(False, "an address of this host")
-        if raw not in self._own:
+        verdict = addresses.Verdict(False, _OWN)
+        if not self._is_own(raw):
             found = addresses.special(raw)
             if found is None:
                 return addresses.Verdict(True, "an address of the internet")
@@ -122,10 +124,15 @@ class Matcher:
                 return addresses.Verdict(True, f"{rule.text} names it")
         return verdict
 
+    def _is_own(self, raw: bytes) -> bool:
+        return raw in self._own or (
+            len(raw) == 16 and any(inner in self._own for _, inner in addresses.embedded(raw))
+        )
+
     def _opens(self, rule: Rule, raw: bytes) -> addresses.Verdict:
         assert rule.network is not None
-        if raw in self._own and not rule.network.is_address:
-            return addresses.Verdict(False, "an address of this host")
+        if self._is_own(raw) and not rule.network.is_address:
+            return addresses.Verdict(False, _OWN)
         return rule.network.opens(raw)
 
 

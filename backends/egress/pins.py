@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from backends.egress import addresses, hostnames
@@ -48,7 +48,7 @@ class Pins:
     def __len__(self) -> int:
         return len(self._pins)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Pin]:
         return iter(self._pins.values())
 
     def put(self, pin: Pin) -> bool:
@@ -109,12 +109,13 @@ class Pins:
 
 
 def _pin(value: object) -> Pin:
+    if not isinstance(value, dict):
+        raise ValueError("this is no pin")
     try:
-        assert isinstance(value, dict)
         name, when, error = value["name"], value["when"], value["error"]
         found = tuple(value["addresses"])
         refused = tuple((str(address), str(reason)) for address, reason in value["refused"])
-    except (AssertionError, KeyError, TypeError, ValueError) as problem:
+    except (KeyError, TypeError, ValueError) as problem:
         raise ValueError("this is no pin") from problem
     if not isinstance(name, str) or hostnames.folded(name) != name or not isinstance(error, str):
         raise ValueError("this is no pin")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from backends.snapshots import BoxRow, ProcessRow, ReviewView
+from backends.snapshots import BoxRow, DenialRow, ProcessRow, ReviewView
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
@@ -18,7 +18,9 @@ CONTEXTS: dict[str, str] = {
     "anywhere": "Anywhere",
     "fleet": "Fleet",
     "box": "Box",
+    "denials": "Denials",
     "tree": "Process tree",
+    "denial": "One denial",
     "terminal": "Terminal",
     "timeline": "Timeline",
     "gate": "Gate",
@@ -36,6 +38,7 @@ class Situation(NamedTuple):
     process_ended: bool = False
     terminal: bool = False  # a session's terminal is open in this screen
     review: ReviewView | None = None
+    denial: DenialRow | None = None  # the refusal under the cursor
     file: bool = False  # a file is selected in the gate
     repository: bool = True  # the workbench was opened inside one
     busy: str = ""  # what is being done to this box right now
@@ -87,6 +90,10 @@ def _kill(situation: Situation) -> str:
     if situation.process_ended:
         return "that process has ended; select another"
     return "" if situation.process is not None else "no process is selected"
+
+
+def _allow(situation: Situation) -> str:
+    return situation.busy or ("" if situation.denial is not None else "no denial is selected")
 
 
 def _review(situation: Situation) -> str:
@@ -157,7 +164,25 @@ ACTIONS: tuple[Action, ...] = (
         ("anywhere",),
         footer=False,
     ),
-    Action("back", "escape,backspace", "back", "Return to the screen before", ("box", "gate")),
+    Action("back", "escape,backspace", "back", "Return to the screen before", ("box", "gate", "denial")),
+    # Denials
+    Action(
+        "allow",
+        "a",
+        "propose",
+        "Propose the narrowest rule that would allow the selected denial; shows the change and asks first",
+        ("denials", "denial"),
+        reason=_allow,
+    ),
+    Action(
+        "events",
+        "enter",
+        "events",
+        "The events of the selected denial, then the rule that refused it",
+        ("denials",),
+        own=True,
+    ),
+    Action("why", "enter", "rule", "From the events to the rule that refused them", ("denial",), own=True),
     # Fleet
     Action("open", "enter", "open", "Open the selected box", ("fleet",), own=True, reason=_needs_box),
     Action("new", "n", "new", "Make a box: which failure must not happen?", ("fleet",)),
@@ -195,6 +220,13 @@ ACTIONS: tuple[Action, ...] = (
         ("fleet",),
         own=True,
         footer=False,
+    ),
+    Action(
+        "order",
+        "o",
+        "order",
+        "Order the boxes by age, or by what was refused since you looked at each",
+        ("fleet",),
     ),
     Action("view", "c", "cycle", "Panes show the process tree, denials, the diff, or output", ("fleet",)),
     Action("table", "v", "table", "Switch between panes and a table", ("fleet",)),
@@ -299,7 +331,7 @@ ACTIONS: tuple[Action, ...] = (
         "detail",
         "enter",
         "detail",
-        "Everything known of a denial or a record",
+        "Everything known of a record or a row",
         ("lists",),
         own=True,
         footer=False,

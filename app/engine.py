@@ -14,9 +14,11 @@ if TYPE_CHECKING:
         BoxView,
         Claim,
         Diff,
+        Explanation,
         ExportOutcome,
         JournalRecord,
         ProcessId,
+        Proposal,
         ReviewView,
         SnapshotInfo,
     )
@@ -68,4 +70,6 @@ class EngineLike(Protocol):
     def policy_explain(
         self, ref: str | None = None, profile: str = "default"
     ) -> tuple[tuple[str, str, str], ...]: ...
+    def explain_denial(self, ref: str, kind: str, object: str, rule: str) -> Explanation: ...
+    def accept_rule(self, ref: str, proposal: Proposal, who: str) -> None: ...
     def probe(self) -> tuple[Claim, ...]: ...

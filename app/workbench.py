@@ -23,6 +23,7 @@ from textual.theme import Theme
 
 from app.actions import quit_binding
 from app.engine import EngineLike
+from app.looked import FILE, Looked
 from app.palette import TablePalette
 from app.preferences import checked_keymap, refuse_terminal, theme_name
 from app.screens.base import WorkbenchScreen
@@ -36,6 +37,7 @@ from app.screens.too_small import TooSmallScreen, too_small
 from app.workers import departure
 from app.workers.calls import call
 from app.workers.publisher import BoxesFailed, BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
+from backends.boxes.layout import state_dir
 from backends.engine import Engine
 from backends.snapshots import BoxRow, BoxView, Claim
 from themes.palettes import DEFAULT, THEMES, WITHOUT_COLOR
@@ -81,6 +83,7 @@ class Workbench(App[int], inherit_bindings=False):
         self.read = False  # whether the list of boxes was read yet
         self.views: dict[str, BoxView] = {}  # the newest of each box that was asked for
         self.busy: dict[str, str] = {}
+        self.looked = Looked(state_dir() / FILE)
         self.claims: tuple[Claim, ...] | None = None
         self.host_truth: Line = ()
         self.place = ""
@@ -196,6 +199,19 @@ class Workbench(App[int], inherit_bindings=False):
         """What the screen in front shows: views, diffs, and figures of diffs of these boxes."""
         self._wanted = (views, diffs, stats)
         self.publisher.want(views, diffs, self.everywhere, stats)
+
+    def look(self, row: BoxRow) -> None:
+        """The person has this box in front of them: what was refused so far is no longer new."""
+        if self.looked.look(row) and row.denied:
+            self.run_worker(self._keep_looks(), exit_on_error=False, group="looked", exclusive=True)
+
+    async def _keep_looks(self) -> None:
+        text = self.looked.text()
+        try:
+            await call(partial(self.looked.save, text), "what was looked at is kept")
+        except OSError as error:
+            self.notify(f"what you looked at is not kept: {error.strerror}", severity="warning", markup=False)
+            self.looked.path = None
 
     def toggle_everywhere(self) -> None:
         if self.repository is None:

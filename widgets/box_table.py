@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from backends.snapshots import BoxRow
@@ -30,7 +31,7 @@ COLUMNS: dict[str, Column] = {
     "processes": Column("proc", 5, 70, True),
     "cpu": Column("cpu", 6, 100, True),
     "memory": Column("mem", 6, 100, True),
-    "denied": Column("denied", 7, 0, True),
+    "denied": Column("denied", 11, 0, True),
     "changes": Column("changes", 14, 90, True),
     "base": Column("base", 22, 130),
 }
@@ -53,8 +54,13 @@ class BoxTable(RowView[BoxRow]):
         super().__init__(id=id, classes=classes)
         self.why_empty = "no boxes"
         self._several = False
+        self._fresh: Mapping[str, int] = {}
 
-    def set_boxes(self, rows: tuple[BoxRow, ...] | list[BoxRow]) -> None:
+    def set_boxes(
+        self, rows: tuple[BoxRow, ...] | list[BoxRow], fresh: Mapping[str, int] | None = None
+    ) -> None:
+        """``fresh`` counts by box what was refused since the person looked at it last."""
+        self._fresh = fresh or {}
         self._several = len({row.repository for row in rows}) > 1
         self.set_rows(rows)
 
@@ -87,7 +93,9 @@ class BoxTable(RowView[BoxRow]):
         now = time.time()
         live = row.live == "live"
         if name == "mark":
-            return line(("!", "look strong")) if row.needs else ()
+            if row.needs:
+                return line(("!", "look strong"))
+            return line(("•", "denial strong")) if self._fresh.get(row.key) else ()
         if name == "name":
             return marks.name(row)
         if name == "repository":
@@ -107,7 +115,11 @@ class BoxTable(RowView[BoxRow]):
         if name == "memory":
             return line((units.size(row.rss) if live else "·", "quiet" if live else "idle"))
         if name == "denied":
-            return line((units.count(row.denied), "denial strong" if row.denied else "idle"))
+            fresh = self._fresh.get(row.key, 0)
+            if fresh == row.denied:  # all of them, or none at all
+                return line((f"+{units.count(fresh)}", "denial strong") if fresh else ("0", "idle"))
+            old = line((units.count(row.denied), "denial"))
+            return line(*old, (f" +{units.count(fresh)}", "denial strong")) if fresh else old
         if name == "changes":
             if row.stat is None or not row.stat.files:
                 return line(("·", "idle"))

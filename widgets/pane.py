@@ -22,7 +22,7 @@ from widgets.inked import Inked
 from widgets.patch import PatchIndex
 from widgets.printed import output_lines, printed_line
 from widgets.process_tree import layout, process_line
-from widgets.tally import summary, tally_rows
+from widgets.tally import fresh_mark, summary, tally_rows
 from widgets.visible import fitted, runs
 
 VIEWS = ("tree", "denials", "diff", "output")
@@ -49,11 +49,12 @@ class BoxPane(Inked, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"pane--rule"}
 
-    def __init__(self, row: BoxRow, view: str = "tree") -> None:
+    def __init__(self, row: BoxRow, view: str = "tree", fresh: int = 0) -> None:
         super().__init__(classes="box-pane")
         self.row = row
         self.view: BoxView | None = None
         self.shows = view
+        self.fresh = fresh  # refusals since the person looked at the box last
         self.trouble = ""  # why the last question to this box failed
         self.patch: PatchIndex | None = None
         self._drawn: tuple[tuple[int, int], list[Line]] | None = None
@@ -63,9 +64,9 @@ class BoxPane(Inked, can_focus=True):
     def key(self) -> str:
         return self.row.key
 
-    def set_row(self, row: BoxRow) -> None:
-        changed = row != self.row
-        self.row = row
+    def set_row(self, row: BoxRow, fresh: int = 0) -> None:
+        changed = (row, fresh) != (self.row, self.fresh)
+        self.row, self.fresh = row, fresh
         self.samples.append(row.cpu)
         if changed:
             self.redraw()
@@ -118,6 +119,8 @@ class BoxPane(Inked, can_focus=True):
         parts = line(*marks.name(row), "  ", *marks.tier(row), "  ", *state)
         if row.state in ("running", "created"):
             parts = line(*parts, (f" {units.span(now - row.created)}", "quiet"))
+        if self.fresh:
+            parts = line(*parts, "  ", *fresh_mark(self.fresh))
         late = marks.overdue(row, now)
         if late:
             parts = line(*parts, "  ", *late)
@@ -214,7 +217,7 @@ class BoxPane(Inked, can_focus=True):
 
     def _denials(self, view: BoxView, width: int, room: int) -> list[Line]:
         lines: list[Line] = []
-        for row in tally_rows(view.tally)[:room]:
+        for row in tally_rows(view.tally, view.row.state != "created")[:room]:
             if row.denial is None:
                 lines.append(row.sentence)
             else:

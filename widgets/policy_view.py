@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from backends.snapshots import BoxStatus, Claim, Enforcement
+from backends.snapshots import BoxStatus, Claim, EgressRow, Enforcement
 from widgets import marks, units
+from widgets.egress import egress_paragraphs
 from widgets.ink import Line, line, tint
 from widgets.lines import Document
 from widgets.visible import fitted, runs
@@ -52,7 +53,9 @@ def origin_paragraph(origin: Origin, width: int) -> Paragraph:
     ), width + 1
 
 
-def status_paragraphs(status: BoxStatus, origins: tuple[Origin, ...] = ()) -> list[Paragraph]:
+def status_paragraphs(
+    status: BoxStatus, origins: tuple[Origin, ...] = (), egress: tuple[EgressRow, ...] | str = ""
+) -> list[Paragraph]:
     """The whole policy tab as wrapped paragraphs."""
     row = status.row
     rows: list[Paragraph] = []
@@ -70,6 +73,8 @@ def status_paragraphs(status: BoxStatus, origins: tuple[Origin, ...] = ()) -> li
     rows.append(heading("Five questions"))
     rows += answer_paragraphs(status.answers)
     rows.append(((), 0))
+    if destinations := egress_paragraphs(egress):
+        rows += [*destinations, ((), 0)]
     rows.append(heading(f"Claims of tier {row.tier}"))
     rows += [claim_paragraph(claim) for claim in status.claims] or [
         (line(("? not run: claims are proved when the box is launched", "idle")), 2)
@@ -107,8 +112,13 @@ def status_paragraphs(status: BoxStatus, origins: tuple[Origin, ...] = ()) -> li
 class PolicyView(Document):
     """The Policy tab."""
 
-    def set_status(self, status: BoxStatus, origins: tuple[Origin, ...] = ()) -> None:
-        self.set_paragraphs(status_paragraphs(status, origins))
+    def set_status(
+        self,
+        status: BoxStatus,
+        origins: tuple[Origin, ...] = (),
+        egress: tuple[EgressRow, ...] | str = "",
+    ) -> None:
+        self.set_paragraphs(status_paragraphs(status, origins, egress))
 
     def say(self, text: str, ink: str = "idle") -> None:
         """A sentence in place of the policy: why it cannot be shown."""

@@ -7,41 +7,73 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rich.cells import cell_len
+
 from backends.snapshots import DenialRow, Tally
 from widgets import units
 from widgets.ink import Line, Run, line
 from widgets.lines import RowView
 from widgets.visible import fit, fitted, runs, visible
 
+KINDS = ("fs-read", "fs-write", "exec", "net", "dns", "socket", "syscall", "limit")
+"""What a tier may see: a kind that was watched and had no refusal is told from one that nobody watched."""
+
 
 class TallyRow(NamedTuple):
-    """A drawn row: a denial, or a sentence in its place."""
+    """A drawn row: a denial, or a sentence in its place; ``detail`` is all that there is to say of it."""
 
     key: tuple[str, str]
     denial: DenialRow | None
     sentence: Line
+    detail: str = ""
 
 
-def tally_rows(tally: Tally) -> list[TallyRow]:
-    """Denials, latest first, then what had no row of its own, then what cannot be seen here."""
+def tally_rows(tally: Tally, launched: bool = True) -> list[TallyRow]:
+    """Denials, latest first, then what had no row of its own, what was watched and not refused, what cannot
+    be seen here, and what was lost. Before the first launch nothing was watched: no kind is called none."""
     rows = [
-        TallyRow((row.kind, f"{row.object}\0{row.rule}\0{row.lane}"), row, ())
+        TallyRow((row.kind, "\0".join(row[1:5])), row, ())
         for row in sorted(tally.rows, key=lambda row: (-row.last, row.kind, row.object))
     ]
     if tally.others:
-        text = f"{tally.others} more were counted after the table was full"
-        rows.append(TallyRow(("", "others"), None, line(("others   ", "denial"), text)))
+        text = f"{units.count(tally.others)} more were counted after the table was full"
+        detail = (
+            f"{tally.others} refusals are counted in the total and have no row: too many different ones came "
+            "at once, or the table of them was full. The sum of all rows and these is exact."
+        )
+        rows.append(TallyRow(("", "others"), None, line(("others   ", "denial"), text), detail))
+    if not launched:
+        said = "nothing has run yet, so nothing was watched"
+        return [*rows, TallyRow(("", "not launched"), None, line((said, "idle")))]
+    unseen = {missing.kind for missing in tally.not_observed}
+    none = [kind for kind in KINDS if kind not in unseen and not any(row.kind == kind for row in tally.rows)]
+    if none:
+        kinds = " · ".join(none)
+        sentence = line(("none     ", "quiet"), (kinds, "quiet"), ("  watched, nothing refused", "idle"))
+        detail = f"These kinds are watched in this box, and nothing of them was refused so far: {kinds}."
+        rows.append(TallyRow(("", "none"), None, sentence, detail))
     for missing in tally.not_observed:
         sentence = line(
             (fit(missing.kind, 9), "idle"), ("not observed: ", "idle strong"), (missing.reason, "idle")
         )
-        rows.append(TallyRow(("not observed", missing.kind), None, sentence))
+        detail = (
+            f"{missing.kind} is not observed at this tier: {missing.reason}. It may have been refused often."
+        )
+        rows.append(TallyRow(("not observed", missing.kind), None, sentence, detail))
     for what, count in tally.lost:
         lost = line((f"lost {units.count(count)}", "look strong"), ("  ", ""), *runs(what, "look"))
+        detail = f"{count} {what} happened and could not be looked at: some of them may have been refused."
         rows.append(
-            TallyRow(("lost", what), None, line(*lost, (" happened and could not be looked at", "idle")))
+            TallyRow(
+                ("lost", what), None, line(*lost, (" happened and could not be looked at", "idle")), detail
+            )
         )
     return rows
+
+
+def fresh_mark(fresh: int) -> Line:
+    """How many refusals came since the person looked at the box last."""
+    return line((f"+{units.count(fresh)} new", "denial strong")) if fresh else ()
 
 
 def summary(tally: Tally, width: int) -> Line:
@@ -75,62 +107,55 @@ def _nothing(tally: Tally) -> Line:
     return line(("denied 0", "quiet"))
 
 
-def denial_paragraphs(denial: DenialRow) -> list[Line | tuple[Line, int]]:
-    """Everything that is known of one refusal, for a dialog."""
-    times = "once" if denial.count == 1 else f"{denial.count} times"
-    process = line(*runs(denial.command or "not known", "strong"))
-    if denial.pid:
-        process = line(*process, (f"  pid {denial.pid}", "quiet"))
-    values = (
-        ("kind", runs(denial.kind, "denial strong")),
-        ("object", runs(denial.object, "strong")),
-        (
-            "refused",
-            line(times, (f"  first {units.clock(denial.first)}  last {units.clock(denial.last)}", "quiet")),
-        ),
-        ("rule", runs(denial.rule or "not granted")),
-        ("by", runs(denial.enforced_by)),
-        ("seen by", runs(denial.lane)),
-        ("latest", process),
-    )
-    return [(line((f"{name:<10}", "quiet"), *said), 10) for name, said in values]
+WIDE, MIDDLE, SLIM = 100, 64, 48
 
 
 class TallyView(RowView[TallyRow]):
-    """Every refusal, collapsed by kind and object."""
+    """Every refusal, collapsed by kind and object: count, first and last time, and the latest caller."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._tally = Tally((), 0, 0, ())
 
-    def set_tally(self, tally: Tally) -> None:
+    def set_tally(self, tally: Tally, launched: bool = True) -> None:
         self._tally = tally
-        self.set_rows(tally_rows(tally))
+        self.set_rows(tally_rows(tally, launched))
+
+    @property
+    def denial(self) -> DenialRow | None:
+        """The refusal under the cursor; ``None`` on a sentence."""
+        return self.selected.denial if self.selected is not None else None
 
     def key_of(self, row: TallyRow) -> tuple[str, str]:
         return row.key
 
     def heading(self, width: int) -> Line | None:
-        tail = " count first    last     " if width >= 76 else " count last     "
         head = f"kind     object · total {self._tally.total}"
-        process = "process          " if width >= 100 else ""
-        return line((fit(head, width - len(tail) - len(process)), "quiet"), (process + tail, "quiet"))
+        if width >= WIDE:
+            tail = " count first    last     process         "
+        elif width >= MIDDLE:
+            tail = " count first  last     process  "
+        else:
+            tail = " count last    " if width >= SLIM else " count"
+        return line((fit(head, width - len(tail)), "quiet"), (tail, "quiet"))
 
     def row_line(self, index: int, row: TallyRow, width: int) -> Line:
         if row.denial is None:
             return row.sentence
         denial = row.denial
-        times = [Run(fit(f"×{units.count(denial.count)}", 6, "right"), "denial strong")]
-        if width >= 76:
-            times.append(Run(f" {units.clock(denial.first)}", "quiet"))
-        times.append(Run(f" {units.clock(denial.last)} ", "quiet"))
-        process: tuple[Run, ...] = ()
-        if width >= 100:
-            process = (*fitted(denial.command, 16, "quiet"), Run(" "))
-        room = width - sum(len(run.text) for run in times) - sum(len(run.text) for run in process) - 9
-        return line(
-            (fit(denial.kind, 9), "denial"), fitted(denial.object, room, keep="tail"), *process, *times
-        )
+        tail = [Run(fit(f"×{units.count(denial.count)}", 6, "right"), "denial strong")]
+        if width >= MIDDLE:
+            first = units.when(denial.first)
+            if width < WIDE:
+                first = first.rpartition(":")[0] or first  # without seconds
+            tail.append(Run(" " + fit(first, 8 if width >= WIDE else 6), "quiet"))
+        if width >= SLIM:
+            tail.append(Run(f" {fit(units.when(denial.last), 8)}", "quiet"))
+        if width >= MIDDLE:
+            command = denial.command.partition(" ")[0].rpartition("/")[2] if width < WIDE else denial.command
+            tail += [Run(" "), *fitted(command or "?", 15 if width >= WIDE else 8, "quiet"), Run(" ")]
+        room = width - sum(cell_len(run.text) for run in tail) - 9
+        return line((fit(denial.kind, 9), "denial"), fitted(denial.object, room, keep="tail"), *tail)
 
     def empty_line(self) -> Line:
         return line(("nothing was refused", "idle"))

@@ -46,3 +46,11 @@ def clock(when: float) -> str:
 def moment(when: float) -> str:
     """Local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(when))
+
+
+def when(then: float, now: float | None = None) -> str:
+    """A local time in at most eight cells: the time of day today, the day before that."""
+    there, here = time.localtime(then), time.localtime(now)
+    if there[:3] == here[:3]:
+        return time.strftime("%H:%M:%S", there)
+    return time.strftime("%b %d" if there[0] == here[0] else "%Y-%m", there)

@@ -15,10 +15,21 @@ from textual.widgets import ContentSwitcher
 from app.actions import Situation, bindings
 from app.screens.base import sentence_of
 from app.screens.box_parts import box_line, box_tabs, kill_paragraphs
+from app.screens.denial import DenialScreen
 from app.screens.dialogs import ConfirmScreen, DetailScreen
+from app.screens.rules import RuleVerbs
 from app.screens.sessions import SessionPane
 from app.screens.verbs import BoxVerbs
-from backends.snapshots import BoxRow, BoxStatus, BoxView, JournalRecord, ProcessRow
+from app.workers import rules
+from backends.snapshots import (
+    BoxRow,
+    BoxStatus,
+    BoxView,
+    DenialRow,
+    EgressRow,
+    JournalRecord,
+    ProcessRow,
+)
 from widgets import marks
 from widgets.diff_view import DiffView
 from widgets.header import Header
@@ -28,8 +39,9 @@ from widgets.patch import EMPTY, PatchIndex
 from widgets.policy_view import Origin, PolicyView
 from widgets.process_tree import ProcessTree
 from widgets.tabs import TabBar
-from widgets.tally import TallyRow, TallyView, denial_paragraphs
+from widgets.tally import TallyRow, TallyView
 from widgets.timeline import Timeline, record_paragraphs
+from widgets.visible import runs
 
 TABS = ("denials", "changes", "sessions", "timeline", "policy")
 RECORDS = 5000
@@ -38,11 +50,11 @@ RECORDS = 5000
 NARROW = 100
 
 
-class BoxScreen(BoxVerbs):
+class BoxScreen(BoxVerbs, RuleVerbs):
     """Everything about one box. ``with_shell`` opens a shell at once."""
 
-    CONTEXTS = ("box",)
-    BINDINGS: ClassVar[list[BindingType]] = bindings("box", "anywhere")
+    CONTEXTS = ("box", "denials")
+    BINDINGS: ClassVar[list[BindingType]] = bindings("box", "denials", "anywhere")
 
     def __init__(self, row: BoxRow, tab: str = "denials", with_shell: bool = False) -> None:
         super().__init__()
@@ -119,7 +131,9 @@ class BoxScreen(BoxVerbs):
             "nothing runs" if view.row.live != "lost" else "the keeper ended, and the box's processes with it"
         )
         self.query_one(ProcessTree).set_processes(view.processes, why)
-        self.query_one(TallyView).set_tally(view.tally)
+        self.query_one(TallyView).set_tally(view.tally, view.row.state != "created")
+        if self.app.screen is self:
+            self.workbench.look(view.row)
         self.query_one(OutputTail).set_output(view.output)
         self.show_all()
 
@@ -147,13 +161,14 @@ class BoxScreen(BoxVerbs):
 
             self.ask(read, self.query_one(Timeline).set_records, failed=self._note)
         elif self.tab == "policy":
+            row = self.row
             self.ask(
-                lambda: (engine.status(key), engine.policy_explain(key)),
+                lambda: (engine.status(key), engine.policy_explain(key), rules.egress(engine, row)),
                 self._show_status,
                 failed=self._policy_failed,
             )
 
-    def _show_status(self, value: tuple[BoxStatus, tuple[Origin, ...]]) -> None:
+    def _show_status(self, value: tuple[BoxStatus, tuple[Origin, ...], tuple[EgressRow, ...] | str]) -> None:
         self.query_one(PolicyView).set_status(*value)
 
     def _policy_failed(self, error: Exception) -> None:
@@ -189,9 +204,15 @@ class BoxScreen(BoxVerbs):
     def on_row_view_chosen(self, event: RowView.Chosen) -> None:
         row = event.view.selected
         if isinstance(row, TallyRow) and row.denial is not None:
-            self.app.push_screen(DetailScreen("Denial", denial_paragraphs(row.denial)))
+            self.app.push_screen(DenialScreen(self.row, row.denial))
+        elif isinstance(row, TallyRow) and row.detail:
+            self.app.push_screen(DetailScreen("Denials", [runs(row.detail)]))
         elif isinstance(row, JournalRecord):
             self.app.push_screen(DetailScreen(f"Record {row.seq}", record_paragraphs(row)))
+
+    def on_row_view_moved(self, event: RowView.Moved) -> None:
+        if isinstance(event.view, TallyView):
+            self.show_footer()
 
     def on_session_pane_changed(self, event: SessionPane.Changed) -> None:
         self._show_tabs()
@@ -202,19 +223,27 @@ class BoxScreen(BoxVerbs):
     def subject(self) -> BoxRow:
         return self.row
 
+    def denied(self) -> tuple[BoxRow, DenialRow] | None:
+        denial = self.query_one(TallyView).denial if self.tab == "denials" else None
+        return (self.row, denial) if denial is not None else None
+
     def situation(self) -> Situation:
+        about = self.denied()
         tree = self.query_one(ProcessTree)
         return Situation(
             box=self.row,
             process=tree.process,
             process_ended=tree.lost,
             terminal=self.query_one(SessionPane).session is not None,
+            denial=about[1] if about is not None else None,
             busy=self.workbench.busy.get(self.row.key, ""),
         )
 
     def footer_contexts(self) -> tuple[str, ...]:
         if self.query_one(SessionPane).view.takes_keys:
             return ("terminal",)
+        if isinstance(self.focused, TallyView):
+            return ("denials", "box")
         return ("box", "tree") if isinstance(self.focused, ProcessTree) else ("box",)
 
     def on_descendant_focus(self) -> None:

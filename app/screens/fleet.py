@@ -11,7 +11,15 @@ from textual.events import Key
 from textual.widgets import Input
 
 from app.actions import Situation, bindings
-from app.screens.fleet_parts import empty_words, fleet_line, neighbour, pane_grid, row_heights, searched
+from app.screens.fleet_parts import (
+    empty_words,
+    fleet_line,
+    neighbour,
+    ordered,
+    pane_grid,
+    row_heights,
+    searched,
+)
 from app.screens.verbs import BoxVerbs
 from backends.snapshots import BoxRow, BoxView
 from widgets.box_table import BoxTable
@@ -34,6 +42,7 @@ class FleetScreen(BoxVerbs):
         self.rows: tuple[BoxRow, ...] = ()
         self.pattern = ""
         self.shows = "tree"
+        self.by_denials = False
         self._columns = 1
         self._read = False
 
@@ -57,6 +66,8 @@ class FleetScreen(BoxVerbs):
 
     def on_screen_resume(self) -> None:
         self.want()
+        if self._read:  # a box was looked at meanwhile
+            self._fill()
         self.show_footer()
 
     # ------------------------------------------------------------ values in
@@ -99,32 +110,41 @@ class FleetScreen(BoxVerbs):
         return next((pane for pane in self.panes() if pane.key == key), None)
 
     def shown_rows(self) -> tuple[BoxRow, ...]:
-        """The rows that the filter lets through."""
+        """The rows that the filter lets through, in the order of the screen."""
         wanted = self.pattern.casefold()
-        if not wanted:
-            return self.rows
-        return tuple(row for row in self.rows if wanted in searched(row))
+        rows = tuple(row for row in self.rows if not wanted or wanted in searched(row))
+        return ordered(rows, self.fresh(), self.by_denials)
+
+    def fresh(self) -> dict[str, int]:
+        """What was refused since the person looked at each box last, boxes without left out."""
+        counts = ((row.key, self.workbench.looked.fresh(row)) for row in self.rows)
+        return {key: count for key, count in counts if count}
 
     def _fill(self) -> None:
         rows = self.shown_rows()
         self.set_class(not rows, "-empty")
         if not rows:
             self._explain()
-        self.table.set_boxes(rows)
+        fresh = self.fresh()
+        self.table.set_boxes(rows, fresh)
         grid = self.query_one("#panes", Grid)
         there = {pane.key: pane for pane in self.panes()}
         wanted = {row.key for row in rows}
         for key, pane in there.items():
             if key not in wanted:
                 pane.remove()
-        fresh: list[BoxPane] = []
+        made: list[BoxPane] = []
         for row in rows:
             if row.key in there:
-                there[row.key].set_row(row)
+                there[row.key].set_row(row, fresh.get(row.key, 0))
             else:
-                fresh.append(BoxPane(row, self.shows))
-        if fresh:
-            grid.mount_all(fresh)
+                made.append(BoxPane(row, self.shows, fresh.get(row.key, 0)))
+        if made:
+            grid.mount_all(made)
+        places = {row.key: place for place, row in enumerate(rows)}
+        keys = [places[pane.key] for pane in self.panes() if pane.key in places]
+        if keys != sorted(keys):
+            grid.sort_children(key=lambda pane: places.get(pane.key, 0) if isinstance(pane, BoxPane) else 0)
         self._arrange()
         self.show_header()
         self.show_footer()
@@ -187,7 +207,8 @@ class FleetScreen(BoxVerbs):
 
     def show_header(self) -> None:
         where = "every repository" if self.workbench.everywhere else self.workbench.place
-        self.query_one(Header).show(fleet_line(self.rows, where, self.pattern), self.workbench.host_truth)
+        parts = fleet_line(self.rows, where, self.pattern, len(self.fresh()), self.by_denials)
+        self.query_one(Header).show(parts, self.workbench.host_truth)
 
     # ------------------------------------------------------------ the person
 
@@ -239,6 +260,10 @@ class FleetScreen(BoxVerbs):
         else:
             self._focus_first()
         self.want()
+
+    def do_order(self) -> None:
+        self.by_denials = not self.by_denials
+        self._fill()
 
     def do_view(self) -> None:
         self.shows = VIEWS[(VIEWS.index(self.shows) + 1) % len(VIEWS)]

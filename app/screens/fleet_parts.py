@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from backends.snapshots import BoxRow
 from widgets.ink import Line, Run, line
 from widgets.visible import visible
@@ -39,14 +41,28 @@ def neighbour(place: int, key: str, columns: int, count: int) -> int | None:
     return place + step if 0 <= place + step < count else None
 
 
-def fleet_line(rows: tuple[BoxRow, ...], where: str, pattern: str) -> Line:
-    """Where one is, how many boxes there are, how many live, how many need a person."""
+def ordered(rows: tuple[BoxRow, ...], fresh: Mapping[str, int], by_denials: bool) -> tuple[BoxRow, ...]:
+    """The boxes as they are shown: by age, or those first that were refused most since the last look."""
+    if not by_denials:
+        return rows
+    return tuple(sorted(rows, key=lambda row: (-fresh.get(row.key, 0), -row.denied, row.created, row.key)))
+
+
+def fleet_line(
+    rows: tuple[BoxRow, ...], where: str, pattern: str, fresh: int = 0, by_denials: bool = False
+) -> Line:
+    """Where one is, how many boxes there are, how many live, how many need a person, how many were refused
+    something since the person looked at them."""
     live = sum(row.live == "live" for row in rows)
     needs = sum(bool(row.needs) for row in rows)
     parts: list[Run | str] = [Run("cloche", "strong"), "  ", Run(visible(where), "accent")]
     parts += [f"  {len(rows)} {'box' if len(rows) == 1 else 'boxes'}", f"  {live} live"]
     if needs:
         parts.append(Run(f"  {needs} need{'s' if needs == 1 else ''} you", "look strong"))
+    if fresh:
+        parts.append(Run(f"  {fresh} with new denials", "denial"))
+    if by_denials:
+        parts.append(Run(" ▾" if fresh else "  denials ▾", "accent"))
     if pattern:
         parts.append(Run(f"  /{visible(pattern)}", "accent"))
     return line(*parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 
 import pytest
@@ -65,14 +66,27 @@ def test_an_unconfined_box_says_so() -> None:
 def test_a_kind_that_is_not_observed_is_never_zero() -> None:
     tally = Tally((), 0, 0, (NotObserved("dns", "no resolver"),))
     assert plain(summary(tally, 80)) == "denied 0  not observed at this tier: dns"
-    assert [plain(row.sentence) for row in tally_rows(tally)] == ["dns      not observed: no resolver"]
+    rows = tally_rows(tally)
+    assert [plain(row.sentence) for row in rows] == [
+        "none     fs-read · fs-write · exec · net · socket · syscall · limit  watched, nothing refused",
+        "dns      not observed: no resolver",
+    ]
+    assert "dns is not observed at this tier: no resolver" in rows[1].detail
+
+
+def test_before_the_first_launch_no_kind_is_called_none() -> None:
+    rows = tally_rows(Tally((), 0, 0, ()), launched=False)
+    assert [plain(row.sentence) for row in rows] == ["nothing has run yet, so nothing was watched"]
+
+
+def test_what_was_refused_is_not_among_the_kinds_that_were_not() -> None:
+    none = next(row for row in tally_rows(frozen.DENIED) if row.key == ("", "none"))
+    assert plain(none.sentence) == "none     exec · socket · limit  watched, nothing refused"
 
 
 def test_what_happened_and_was_not_seen_is_told_below_the_denials() -> None:
     tally = Tally((), 0, 0, (), (("opens", 9),))
-    assert [plain(row.sentence) for row in tally_rows(tally)] == [
-        "lost 9  opens happened and could not be looked at"
-    ]
+    assert plain(tally_rows(tally)[-1].sentence) == "lost 9  opens happened and could not be looked at"
     assert plain(summary(tally, 80)) == "denied 0  lost 9"
 
 
@@ -92,18 +106,40 @@ def test_the_summary_names_what_was_refused_most_and_keeps_to_its_room() -> None
 
 def test_refusals_counted_after_the_table_was_full_are_said() -> None:
     rows = tally_rows(frozen.tally(frozen.denial("net", "a:1"), others=9))
-    assert "9 more" in plain(rows[-1].sentence)
+    others = next(row for row in rows if row.key == ("", "others"))
+    assert plain(others.sentence) == "others   9 more were counted after the table was full"
 
 
-async def test_the_denials_tab_shows_kind_object_count_and_times() -> None:
+@pytest.mark.parametrize("width", [50, 76, 120])
+async def test_the_denials_tab_shows_kind_object_count_times_and_process(width: int) -> None:
     view = TallyView()
-    async with bench(view, (120, 10)):
+    async with bench(view, (width, 10)):
         view.set_tally(frozen.DENIED)
         shown = text_of(view)
         assert "total 17" in shown[0]
-        assert [row.split()[0] for row in shown[1:6]] == ["fs-read", "fs-write", "net", "syscall", "dns"]
+        assert [row.split()[0] for row in shown[1:7]] == [
+            "fs-read",
+            "fs-write",
+            "net",
+            "syscall",
+            "none",
+            "dns",
+        ]
+        net = frozen.DENIED.rows[0]
+        assert "telemetry.example:443" in shown[3]
         assert "×11" in shown[3]
-        assert "not observed" in shown[5]
+        assert units.when(net.last) in shown[3]
+        if width >= 76:
+            assert units.when(net.first).rpartition(":")[0] in shown[3]
+            assert "node" in shown[3]
+        assert "not observed" in shown[6]
+
+
+def test_a_time_of_another_day_is_not_shown_as_a_time_of_today() -> None:
+    now = time.mktime((2026, 11, 29, 16, 0, 0, 0, 0, -1))
+    assert units.when(now - 60, now) == "15:59:00"
+    assert units.when(now - 3 * 86400, now) == "Nov 26"
+    assert units.when(now - 400 * 86400, now) == "2025-10"
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -22,13 +22,16 @@ from backends.snapshots import (
     DenialRow,
     Diff,
     DiffStat,
+    EgressRow,
     Enforcement,
+    Explanation,
     ExportOutcome,
     FileChange,
     JournalRecord,
     NotObserved,
     ProcessId,
     ProcessRow,
+    Proposal,
     ReviewView,
     SessionRow,
     SnapshotInfo,
@@ -87,6 +90,12 @@ def denial(kind: str, what: str, count: int = 1, command: str = "node") -> Denia
 
 def tally(*rows: DenialRow, others: int = 0, unseen: tuple[NotObserved, ...] = ()) -> Tally:
     return Tally(rows, sum(row.count for row in rows) + others, others, unseen)
+
+
+def refusal(kind: str, what: str, count: int, command: str = "node") -> dict[str, object]:
+    """The data of one record that counts into the row that :func:`denial` makes."""
+    row = denial(kind, what, count, command)._asdict()
+    return {**row, "last": NOW - 600 + count, "first": NOW - 600}
 
 
 def session(
@@ -314,6 +323,42 @@ CLAIMS = (
     Claim("container", "", "failed", "this version does not build the container tier", 0.0),
     Claim("microvm", "", "failed", "this version does not build the microvm tier", 0.0),
 )
+EGRESS = (
+    EgressRow("registry.npmjs.org", "registry.npmjs.org", ("104.16.1.34", "104.16.2.34", "2606:4700::6810"),
+        443, 12, 18_422, 6_412_330, 0, "pinned"),
+    EgressRow("*.githubusercontent.com", "objects.githubusercontent.com", ("185.199.108.133",),
+        443, 2, 3_100, 812_000, 1, "pinned"),
+    EgressRow("10.1.2.0/24:5432", "", ("10.1.2.0/24",), 5432, 0, 0, 0, 0, "open"),
+    EgressRow("mirror.example", "mirror.example", (), 443, 0, 0, 0, 0,
+        "refused: its only answer 10.0.0.7 is private and no rule names it"),
+)  # fmt: skip
+PROPOSAL = Proposal(
+    "net.egress",
+    "telemetry.example",
+    "/home/dev/acme/shop/cloche.toml",
+    '--- cloche.toml\n+++ cloche.toml\n@@ -9,7 +9,8 @@\n [profile.agent]\n tier = "supervised"\n'
+    ' \n [profile.agent.net]\n mode = "list"\n-egress = ["registry.npmjs.org"]\n'
+    '+egress = ["registry.npmjs.org", "telemetry.example"]\n \n [profile.agent.fs]\n',
+    True,
+)
+EXPLANATION = Explanation(
+    "net",
+    "telemetry.example:443",
+    "not in net.egress",
+    "/home/dev/acme/shop/cloche.toml:13",
+    "telemetry.example:443 is none of the 4 destinations that net.egress lists",
+    PROPOSAL,
+    "",
+)
+SECRET = Explanation(
+    "fs-read",
+    "/home/dev/.ssh/id_ed25519",
+    "fs.read",
+    "built-in default",
+    "your home folder is never shown in a box",
+    None,
+    "credentials are not granted by a path: a box gets none of yours",
+)
 SNAPSHOT = SnapshotInfo("9c1d" * 10, "3f2a9c1d" + "0" * 32, "ab" * 20, NOW - 30, DiffStat(3, 11, 4))
 SAID: tuple[tuple[str, dict[str, object]], ...] = (
     ("created", {"base": "3f2a9c1", "tier": "process", "profile": "agent"}),
@@ -321,16 +366,9 @@ SAID: tuple[tuple[str, dict[str, object]], ...] = (
     ("transition", {"from": "created", "to": "running", "who": "keeper", "why": "first process"}),
     ("session-start", {"session": 1, "argv": ["claude", "--resume"], "pty": True}),
     ("exec", {"pid": 4010, "argv": ["npm", "test"]}),
-    ("denial", {"kind": "net", "object": "telemetry.example:443", "count": 11, "command": "node"}),
-    (
-        "denial",
-        {
-            "kind": "fs-read",
-            "object": "/home/dev/.ssh/id_ed25519",
-            "count": 2,
-            "command": "postinstall.js",
-        },
-    ),
+    ("denial", refusal("net", "telemetry.example:443", 1)),
+    ("denial", refusal("fs-read", "/home/dev/.ssh/id_ed25519", 2, "postinstall.js")),
+    ("denial", refusal("net", "telemetry.example:443", 10)),
     ("session-exit", {"session": 2, "exit": 1, "wall": 41.2, "cpu": 12.4, "peak_rss": 420 << 20}),
 )
 RECORDS = tuple(JournalRecord(n, NOW - 700 + 30 * n, kind, data, "") for n, (kind, data) in enumerate(SAID))
@@ -375,6 +413,8 @@ class FrozenEngine:
         self.watches: dict[str, Still] = {}
         self.wait: Callable[[str, str], None] = lambda verb, ref: None
         self.repository_key: str | None = KEY
+        self.explanation: Explanation = EXPLANATION
+        self.records: tuple[JournalRecord, ...] = RECORDS
 
     def _note(self, verb: str, ref: str, *rest: Any) -> None:
         self.asked.append((verb, (ref, *rest)))
@@ -405,7 +445,7 @@ class FrozenEngine:
 
     def journal(self, ref: str) -> Iterator[JournalRecord]:
         self.wait("journal", ref)
-        return iter(RECORDS)
+        return iter(self.records)
 
     def snapshot_diff(self, ref: str, *, still: bool = True) -> Diff:
         self.wait("diff", ref)
@@ -469,6 +509,19 @@ class FrozenEngine:
         self, ref: str | None = None, profile: str = "default"
     ) -> tuple[tuple[str, str, str], ...]:
         return (("net.mode", "deny", "built-in default"), ("resources.mem", "2G", "cloche.toml:12"))
+
+    def explain_denial(self, ref: str, kind: str, object: str, rule: str) -> Explanation:
+        self.wait("explain", ref)
+        if kind != self.explanation.kind:
+            return SECRET._replace(kind=kind, object=object, rule=rule)
+        return self.explanation
+
+    def accept_rule(self, ref: str, proposal: Proposal, who: str) -> None:
+        self._note("accept_rule", ref, proposal, who)
+
+    def egress(self, ref: str) -> tuple[EgressRow, ...]:
+        self.wait("egress", ref)
+        return EGRESS
 
     def probe(self) -> tuple[Claim, ...]:
         self.wait("probe", "")

@@ -11,7 +11,7 @@ import pytest
 from tests.support import ROOT
 
 SCREEN = {"textual", "rich"}
-HEAVY = {"pyroute2", "git", "watchfiles", "psutil"}
+HEAVY = {"pyroute2", "dnslib", "git", "watchfiles", "psutil"}
 
 
 def imported_by(statement: str) -> set[str]:

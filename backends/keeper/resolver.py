@@ -54,7 +54,7 @@ ASKED = 512  # names that wait for a lookup
 ASKERS = 64  # queries that wait for one of them
 _REVERSE = (".in-addr.arpa", ".ip6.arpa")
 
-Deny = Callable[[Refusal, int, str], None]
+Deny = Callable[[Refusal, int, str, int], None]
 
 
 class _Lookups(Protocol):
@@ -79,9 +79,9 @@ class _Waiting(NamedTuple):
 class Resolver:
     """Answers on ``sockets`` (datagram and listening, IPv4 and IPv6), which are its own from now on.
 
-    ``deny(refusal, pid, command)`` counts a refused query. ``pinned(name, addresses)`` is told of a name
-    below a wildcard before the box gets its addresses; when it raises, the box gets none. ``caller()`` is who
-    asked last, as far as known; ``lost(what, count)`` counts what nobody saw. ``names``: the box's own.
+    ``deny(refusal, pid, command, count)`` counts refused queries. ``pinned(name, addresses)`` is told of a
+    name below a wildcard before the box gets its addresses; when it raises, the box gets none. ``caller()``
+    is who asked last, as far as known; ``lost(what, count)`` counts what nobody saw. ``names``: the box's own.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Resolver:
 
     def _count(self, name: str, rule: str) -> None:
         pid, command = self._caller()
-        self._deny(Refusal("dns", name, rule, LANE, BY_RESOLVER), pid, command)
+        self._deny(Refusal("dns", name, rule, LANE, BY_RESOLVER), pid, command, 1)
 
     def _refuse(self, query: Query, send: Callable[[bytes], None], rule: str = RULE) -> None:
         self._count(query.name, rule)

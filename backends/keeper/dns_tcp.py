@@ -16,7 +16,7 @@ from backends.keeper.log import Log
 from backends.keeper.loop import READ, WRITE, Loop
 
 MOST = 64  # connections of one box; for a further one the one that was quiet longest ends
-PATIENCE = 10.0  # seconds for a message to arrive, for its answer, and for a reply to be taken
+PATIENCE = 15.0  # seconds for a message to arrive, for its answer, and for a reply to be taken
 ACCEPTS = 16  # connections taken in one turn
 _RETRY = 1.0  # seconds until connections are taken again after the host had no descriptor left
 

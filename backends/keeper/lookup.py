@@ -24,7 +24,7 @@ from backends.keeper.loop import READ, Loop
 
 AT_ONCE = 8  # lookups that run
 WAITING = 256  # lookups that wait for their turn
-PATIENCE = 5  # seconds of one lookup, from its turn on
+PATIENCE = 10  # seconds of one lookup; a host whose first name server is dead needs five
 _GRACE = 1.0  # seconds more until one counts as lost that its alarm should have ended
 _LAST_WORDS = 200  # milliseconds that the helper has to end by itself
 _PAUSE = 1.0  # seconds between two starts of the helper

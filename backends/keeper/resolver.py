@@ -18,6 +18,9 @@ no query, or one that is malformed          FORMERR, NOTIMP or silence, counted 
 ==========================================  ==========================================================
 
 NXDOMAIN stands for "refused", see :func:`backends.keeper.dns_messages.refusal`.
+
+What a wildcard gives away: the letters of a name below it are the box's to choose, and they reach the name
+servers of that domain (in lower case, at most ``backends.keeper.lookup.AT_ONCE`` names at a time).
 """
 
 from __future__ import annotations
@@ -45,13 +48,13 @@ BY_RESOLVER = "resolver"
 RULE = "no rule of net.egress admits the name"
 ADDRESS_REFUSED = "every address of it is refused"
 MALFORMED = "(malformed)"  # no name is shown with parentheses
-TEXT = "not on the list of this box"
 PINNED_TTL = 60  # seconds that a program may keep a pinned address
 LIVE_TTL = 10  # the same of a name below a wildcard
 KEPT = 30.0  # seconds that what the host found is given again
 KEPT_NAMES = 1024
-ASKED = 512  # names that wait for a lookup
+ASKED = 256  # names that wait for a lookup
 ASKERS = 64  # queries that wait for one of them
+ALL_ASKERS = 1024  # queries that wait for any
 _REVERSE = (".in-addr.arpa", ".ip6.arpa")
 
 Deny = Callable[[Refusal, int, str, int], None]
@@ -81,7 +84,8 @@ class Resolver:
 
     ``deny(refusal, pid, command, count)`` counts refused queries. ``pinned(name, addresses)`` is told of a
     name below a wildcard before the box gets its addresses; when it raises, the box gets none. ``caller()``
-    is who asked last, as far as known; ``lost(what, count)`` counts what nobody saw. ``names``: the box's own.
+    is who asked last, as far as known; ``lost(what, count)`` counts what nobody saw. ``names`` are the
+    box's own.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class Resolver:
         self._own = frozenset(hostnames.folded(name) for name in names) - {""}
         self._kept: dict[str, _Kept] = {}
         self._waiting: dict[str, list[_Waiting]] = {}
+        self._askers = 0
         self._ports: list[Port] = []
         listeners = []
         for one in sockets:
@@ -137,6 +142,7 @@ class Resolver:
             port.close()
         self._lookups.close()
         self._waiting.clear()
+        self._askers = 0
 
     # ------------------------------------------------------------ messages
 
@@ -169,7 +175,7 @@ class Resolver:
 
     def _refuse(self, query: Query, send: Callable[[bytes], None], rule: str = RULE) -> None:
         self._count(query.name, rule)
-        send(messages.refusal(query, TEXT))
+        send(messages.refusal(query, rule))
 
     # ------------------------------------------------------------ names
 
@@ -213,10 +219,13 @@ class Resolver:
             self._give(_Waiting(query, send), kept)
             return
         waiting = self._waiting.get(host)
-        if waiting is not None and len(waiting) < ASKERS:
-            waiting.append(_Waiting(query, send))
-        elif waiting is not None or len(self._waiting) >= ASKED:
+        full = len(self._waiting) >= ASKED if waiting is None else len(waiting) >= ASKERS
+        if full or self._askers >= ALL_ASKERS:
             send(messages.reply(query, SERVFAIL))
+            return
+        self._askers += 1
+        if waiting is not None:
+            waiting.append(_Waiting(query, send))
         else:
             self._waiting[host] = [_Waiting(query, send)]
             self._lookups.ask(host, lambda found: self._found(host, found))
@@ -224,6 +233,7 @@ class Resolver:
     def _found(self, host: str, found: Found) -> None:
         """The host's answer: judge it, open the way to what is admitted, and only then tell the box."""
         waiting = self._waiting.pop(host, [])
+        self._askers -= len(waiting)
         now = time.time()
         kept = _Kept(Pin(host, (), now), found.error, time.monotonic() + KEPT)
         if not self._matcher.name(host):

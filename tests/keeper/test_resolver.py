@@ -344,6 +344,21 @@ def test_a_flood_of_names_below_a_wildcard_keeps_what_waits_and_what_is_kept_bou
     assert len(world.resolver._kept) == resolver.KEPT_NAMES
 
 
+def test_what_waits_for_lookups_is_bounded_in_all(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolver, "ALL_ASKERS", 20)
+    client = world.client()
+    for number in range(30):
+        client.send(packed(f"n{number % 7}.cdn.example.com"))
+    world.step(10)
+    assert [said(dnslib.DNSRecord.parse(client.recv(4096)))[0] for _ in range(10)] == [2] * 10
+    for done in world.host.open:
+        done(Found(("93.184.216.40",)))
+    assert [said(dnslib.DNSRecord.parse(client.recv(4096)))[0] for _ in range(20)] == [0] * 20
+    client.send(packed("n9.cdn.example.com"))
+    world.step()
+    assert world.host.asked[-1] == "n9.cdn.example.com"
+
+
 def test_an_answer_is_given_again_for_a_while_only(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now)

@@ -189,6 +189,16 @@ def test_a_reply_that_is_too_long_for_a_datagram_is_marked_and_fits(udp: int, fi
     assert messages.for_udp(asked, few) == few
 
 
+def test_options_of_edns_are_let_pass() -> None:
+    record = dnslib.DNSRecord.question("api.example.com")
+    cookie, padding = dnslib.EDNSOption(10, b"\x01" * 8), dnslib.EDNSOption(12, b"\0" * 400)
+    record.add_ar(dnslib.EDNS0(udp_len=4096, flags="do", opts=[cookie, padding]))
+    parsed = messages.parse(bytes(record.pack()))
+    assert isinstance(parsed, Query)
+    reply = dnslib.DNSRecord.parse(messages.reply(parsed))
+    assert (reply.ar[0].edns_len, reply.ar[0].edns_do, reply.ar[0].rdata) == (1232, 0, [])
+
+
 def test_a_refusal_says_why_to_who_asks_for_reasons() -> None:
     record = dnslib.DNSRecord.parse(messages.refusal(query(udp=1232), "not on the list"))
     (option,) = record.ar[0].rdata

@@ -128,7 +128,11 @@ class Init:
 
     def prove(self) -> bool:
         promises = self.settings.promises
-        claims = () if promises is None else (*init_proofs.run(promises), *self._prepared())
+        claims: tuple[Claim, ...] = ()
+        if promises is not None:
+            proving = init_proofs.Proving(promises)
+            prepared = self._prepared()  # meanwhile
+            claims = (*proving.result(), *prepared)
         failed = [claim for claim in claims if claim.result != init_proofs.PROVED]
         if failed:
             self.tell(
@@ -169,7 +173,7 @@ class Init:
         seen = init_protocol.decode(answer) if answer else {}
         took = round(time.perf_counter() - began, 6)
         fds = seen.get("fds")
-        wanted = [[field, value, value] for field, _, value in limits]
+        wanted = [[field, value, rlimits.ceiling(kind, value)] for field, kind, value in limits]
         told = ", ".join(f"{field} {value}" for field, _, value in limits)
         return (
             _told(init_proofs.DESCRIPTORS, fds == [0, 1, 2], f"held: {fds}", took),

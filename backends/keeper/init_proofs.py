@@ -42,21 +42,26 @@ class Failed(Exception):
     """An attempt went through that a promise says cannot."""
 
 
-def run(promises: Promises) -> tuple[Claim, ...]:
-    """Runs every proof and returns the claims with what came of them. Never raises for a broken promise."""
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    child = os.fork()
-    if child == 0:
-        _descend(promises, writer)
-    os.close(writer)
-    try:
-        data = _read(reader)
-    finally:
-        os.close(reader)
-        _reap()
-    if not data:
-        return (_claim("proofs", "The proofs run.", FAILED, "the proving process gave no answer", PATIENCE),)
-    return tuple(Claim(*row) for row in json.loads(data))
+class Proving:
+    """Every proof, at work in a process of its own from the start on."""
+
+    def __init__(self, promises: Promises) -> None:
+        self._reader, writer = os.pipe2(os.O_CLOEXEC)
+        if os.fork() == 0:
+            _descend(promises, writer)
+        os.close(writer)
+
+    def result(self) -> tuple[Claim, ...]:
+        """The claims with what came of them; called once. Never raises for a broken promise."""
+        try:
+            data = _read(self._reader)
+        finally:
+            os.close(self._reader)
+            _reap()
+        if not data:
+            text = "the proving process gave no answer"
+            return (_claim("proofs", "The proofs run.", FAILED, text, PATIENCE),)
+        return tuple(Claim(*row) for row in json.loads(data))
 
 
 def _reap() -> None:
@@ -87,8 +92,6 @@ def _read(reader: int) -> bytes:
 
 def _descend(promises: Promises, writer: int) -> NoReturn:
     try:
-        if os.fork():
-            os._exit(0)
         os.setsid()
         if os.fork():
             os._exit(0)

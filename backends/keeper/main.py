@@ -69,8 +69,11 @@ def main(root: str, ready_fd: int) -> NoReturn:
     serve(root, ready_fd)
 
 
-def serve(root: str, ready_fd: int) -> NoReturn:
-    """Be the keeper of the box in ``root``; what comes of it goes to ``ready_fd`` as one line."""
+def serve(root: str, ready_fd: int, intact: frozenset[str] = frozenset()) -> NoReturn:
+    """Be the keeper of the box in ``root``; what comes of it goes to ``ready_fd`` as one line.
+
+    ``intact``: shared layers that whoever forked us knows to be as they were sealed.
+    """
     starter = Starter(ready_fd)
     log = Log()
     code = 0
@@ -78,7 +81,7 @@ def serve(root: str, ready_fd: int) -> NoReturn:
         os.chdir("/")
         os.umask(0o077)
         trace.point("keeper: begins")
-        _serve(BoxPaths(Path(root)), starter, log)
+        _serve(BoxPaths(Path(root)), starter, log, intact)
     except ClocheError as error:
         starter.tell(error)
         code = error.exit_code
@@ -105,10 +108,10 @@ def detach() -> None:
         os._exit(0)
 
 
-def _serve(paths: BoxPaths, starter: Starter, log: Log) -> None:
+def _serve(paths: BoxPaths, starter: Starter, log: Log, intact: frozenset[str]) -> None:
     lock = Lock(store.take(paths, "keeper"))
     try:
-        _Serving(paths, Loop(log.failure), log, starter, lock).run()
+        _Serving(paths, Loop(log.failure), log, starter, lock, intact).run()
     finally:
         lock.release()
 
@@ -164,7 +167,9 @@ def settled(paths: BoxPaths) -> Manifest:
 class _Serving:
     """From the launched box to the end of the loop."""
 
-    def __init__(self, paths: BoxPaths, loop: Loop, log: Log, starter: Starter, lock: Lock) -> None:
+    def __init__(
+        self, paths: BoxPaths, loop: Loop, log: Log, starter: Starter, lock: Lock, intact: frozenset[str]
+    ) -> None:
         self._paths = paths
         self._loop = loop
         self._log = log
@@ -192,7 +197,7 @@ class _Serving:
             manifest.tree_provider,
         )
         # Checked while the box is built and proves its claims; no session starts before the verdict.
-        self._verification = _verification(spec, manifest)
+        self._verification = _verification(spec, manifest, intact)
         trace.point("keeper: layers' check begun")
         try:
             box = tier.launch(spec)
@@ -326,13 +331,13 @@ def _filter_spec(policy: Policy, tree_provider: str) -> FilterSpec:
     return filter_spec(policy, tree_provider)
 
 
-def _verification(spec: LaunchSpec, manifest: Manifest) -> Verification | None:
+def _verification(spec: LaunchSpec, manifest: Manifest, intact: frozenset[str]) -> Verification | None:
     """The check of the shared layers below a box's tree, begun; ``None`` where nothing is shared."""
     if manifest.tree_provider != OVERLAY:
         return None
     from backends.trees.verification import Verification
 
-    return Verification(spec.paths, manifest.base_tree)
+    return Verification(spec.paths, manifest.base_tree, intact)
 
 
 def _raise_limits() -> None:

@@ -1,9 +1,10 @@
 """The process that keepers are forked from: it has loaded what a launch needs, and nothing else.
 
-One for each user and for each kind of surroundings (:mod:`backends.keeper.surroundings`). It has an empty
-environment, holds no secret and no box, and serves one kind of request: fork a keeper for this folder. It
-ends when nobody asked for a while, when its socket is removed, or when the files it was loaded from have
-changed; a starter that finds none starts its keeper itself.
+One for each user and for each kind of surroundings (:mod:`backends.keeper.surroundings`). It holds no secret
+and no box, and serves one kind of request: fork a keeper for this folder. Between requests it compares the
+shared layers that were used with their seals and has the kernel tell when one changes, so that not every
+launch has to (:mod:`backends.trees.intact`). It ends when nobody asked for a while, when its socket is
+removed or the files it was loaded from have changed; a starter that finds none starts its keeper itself.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ import select
 import signal
 import socket
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from backends import trace
+from backends.boxes.layout import BoxPaths
 from backends.keeper import peer, protocol, surroundings
 from backends.keeper.log import Log
 from backends.kernel import inotify, title
 from backends.kernel.syscalls import close_from
+from backends.trees.intact import Intact
 
 IDLE = 600.0  # seconds without a request
+QUIET = 1.0  # seconds after the last request in which no layer is compared
 REQUEST_LIMIT = 65536  # bytes
 REQUEST_PATIENCE = 5.0  # seconds that a client gets to send its request, which it has ready
 FDS = 2  # with a request: the box's log, and where the keeper says that it is ready
@@ -66,6 +71,7 @@ class _Zygote:
         self._bound = _identity(name)
         self._surroundings = surroundings.of()
         self._loaded: tuple[tuple[str, int, int], ...] = ()
+        self._layers = Intact()
         listener.setblocking(False)
         # Children are nobody's to wait for; a keeper sets its own (see ``_become``).
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -82,8 +88,17 @@ class _Zygote:
         poller.register(watch, select.POLLIN)
         going = True
         while going:
-            ready = [fd for fd, _ in poller.poll(IDLE * 1000)]
+            ready = [fd for fd, _ in poller.poll((QUIET if self._layers.due else IDLE) * 1000)]
+            if not ready and self._layers.due:
+                compared = self._layers.begin()
+                if compared is not None:
+                    poller.register(compared, select.POLLIN)
+                continue
             going = bool(ready)
+            for fd in ready:
+                if fd not in (watch, self._listener.fileno()):
+                    poller.unregister(fd)
+                    self._layers.finish(fd)
             if watch in ready:
                 os.read(watch, 1 << 16)
                 going = self._named()
@@ -135,34 +150,36 @@ class _Zygote:
             root, environment = request.get("root"), request.get("env")
             if not isinstance(root, str) or not isinstance(environment, dict):
                 raise ValueError("a request names no box")
+            # Where layers lie is in it, and the keeper takes it over; it names folders and holds no secret.
+            os.environ.clear()
+            os.environ.update((str(name), str(value)) for name, value in environment.items())
+            intact = self._layers.among(BoxPaths(Path(root)))
             if os.fork() == 0:
                 self._listener.detach()  # closed with all else that is not the keeper's
                 client.detach()
-                _become(root, {str(name): str(value) for name, value in environment.items()}, fds)
+                _become(root, intact, fds)
             client.sendall(protocol.encode({"ok": True}))
         finally:
             protocol.close_all(fds)
         return True
 
 
-def _become(root: str, environment: dict[str, str], fds: list[int]) -> NoReturn:
+def _become(root: str, intact: frozenset[str], fds: list[int]) -> NoReturn:
     """Be the keeper of ``root`` from here on, as one that was started by itself."""
     try:
         from backends.keeper.main import serve
 
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.environ.clear()
-        os.environ.update(environment)
         log, ready = fds
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         sources = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (null, log, log, ready)]
         for target, source in enumerate(sources):
             os.dup2(source, target, inheritable=target != READY)
         close_from(READY + 1)
-        os.setsid()
-        trace.begin(environment.get(trace.VARIABLE, ""))
+        os.setpgid(0, 0)  # in our session, which has no terminal; as its leader it could get one
+        trace.begin(os.environ.get(trace.VARIABLE, ""))
         title.replace("cloche-keeper", f"cloche keeper {root.rpartition('/')[2]}")
-        serve(root, READY)
+        serve(root, READY, intact)
     finally:
         os._exit(70)  # EX_SOFTWARE: only when the keeper could not even report
 

@@ -135,6 +135,11 @@ class Check:
         for number in range(count):
             self._start(jobs, number, count)
 
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Readable, each, when a process of the check has its answer."""
+        return tuple(reader for _, reader in self._running)
+
     def _start(self, jobs: list[tuple[Path, list[Block]]], number: int, count: int) -> None:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()

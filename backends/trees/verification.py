@@ -37,12 +37,16 @@ def _missing(paths: BoxPaths, folder: Path) -> Refused:
 class Verification:
     """A box's layers checked against their seals while its launch goes on (rule S10)."""
 
-    def __init__(self, paths: BoxPaths, base_tree: str) -> None:
-        """Makes what is missing first, from the objects that the box's quarantine borrows."""
+    def __init__(self, paths: BoxPaths, base_tree: str, intact: frozenset[str] = frozenset()) -> None:
+        """Makes what is missing first, from the objects that the box's quarantine borrows.
+
+        ``intact``: folders of layers that need no look now (:mod:`backends.trees.intact`).
+        """
         self._paths = paths
         self._base_tree = base_tree
         self._stack = self._ready()
-        self._check = Check([(layer.files, layer.seal) for layer in self._stack])
+        looked_at = [layer for layer in self._stack if os.fspath(layer.files) not in intact]
+        self._check = Check([(layer.files, layer.seal) for layer in looked_at])
 
     def _ready(self) -> tuple[Layer, ...]:
         layer = layers.find(self._base_tree)

@@ -23,6 +23,7 @@ class Process(NamedTuple):
     group: int
     session: int
     rss: int  # bytes, shared pages counted in each
+    threads: int = 1
 
     @property
     def ident(self) -> ProcessId:
@@ -66,7 +67,7 @@ def _process(stat: procfs.Stat) -> Process | None:
         if stat.threads <= 1:
             return None
         rss = _rss_of_threads(stat.pid)
-    return Process(stat.pid, stat.start, stat.parent, stat.group, stat.session, rss)
+    return Process(stat.pid, stat.start, stat.parent, stat.group, stat.session, rss, stat.threads)
 
 
 def _rss_of_threads(pid: int) -> int:

@@ -11,6 +11,7 @@ from backends.keeper.loop import Loop, Timer
 from backends.keeper.words import redacted
 
 MAX_PIDS = 8192  # processes that are remembered at a time
+COMMAND = 200  # characters of a command line that is remembered
 PATIENCE = 0.03  # seconds after which an exec that could not be read is looked at by what then runs
 LOOKS = 100  # how often, while the exec itself still waits for its turn on a busy host
 
@@ -40,6 +41,7 @@ class Execs:
         self._looks: dict[int, int] = {}  # of those: how often they were looked at
         self._timer: Timer | None = None
         self.inside_pids: dict[int, int] = {}  # pid inside to pid of the host, until they end
+        self.recent: dict[int, str] = {}  # pids of the host that executed something of late, with what
 
     def tick(self) -> None:
         """A second has passed."""
@@ -129,6 +131,10 @@ class Execs:
     def _write(self, caller: Caller, path: str, argv: tuple[str, ...]) -> None:
         if caller.inside:
             self.inside_pids[caller.inside] = caller.pid
+        self.recent.pop(caller.pid, None)
+        self.recent[caller.pid] = " ".join(argv)[:COMMAND]
+        if len(self.recent) > MAX_PIDS:
+            del self.recent[next(iter(self.recent))]
         if len(self.inside_pids) > MAX_PIDS:
             del self.inside_pids[next(iter(self.inside_pids))]
         if self._budget.take():

@@ -15,6 +15,7 @@ from backends.evidence.journal import Journal
 from backends.keeper import census, init_protocol
 from backends.keeper.budget import Budget
 from backends.keeper.denials import INTERVAL, Denials, Refusal
+from backends.keeper.exits import Exits
 from backends.keeper.gate import Gate
 from backends.keeper.init_protocol import Message
 from backends.keeper.limits import Actions, Limits, described, holds_memory
@@ -106,6 +107,21 @@ class Keeper:
             changed=self._session_changed,
             ending=self.count_up,
         )
+        actions = Actions(
+            self.deny,
+            _end,
+            self.sessions.kill_everything,
+            lambda: self.busy and not self.stopping,
+        )
+        self.exits = Exits(
+            loop,
+            log,
+            spec.policy.resources,
+            box.init.pid,
+            box.pid_namespace,
+            actions,
+            self.gate.execs.recent if self.gate is not None else {},
+        )
         self.limits = Limits(
             loop,
             log,
@@ -113,12 +129,7 @@ class Keeper:
             box.init,
             (os.fspath(_changed(spec)), os.fspath(spec.paths.home)),
             box.cgroups,
-            Actions(
-                self.deny,
-                _end,
-                self.sessions.kill_everything,
-                lambda: self.busy and not self.stopping,
-            ),
+            actions,
             memory_held=holds_memory(box.enforcement),
             base=disk_base,
         )
@@ -140,6 +151,7 @@ class Keeper:
             policy = self.spec.policy
             reach = Reach(policy, self.box.inside_tree, self.box.inside_home, person)
             self.gate.begin(reach, Network(policy))
+        self.exits.begin()
         self._tick()
         self._look()
 
@@ -158,6 +170,8 @@ class Keeper:
         """Make records of all that was counted, for who asks between two ticks."""
         if self.gate is not None:
             self.gate.count_up()
+        self.exits.count_up()
+        self.limits.count_up()
         self.denials.flush()
 
     def deny(self, refusal: Refusal, pid: int, command: str) -> None:
@@ -268,6 +282,7 @@ class Keeper:
         session = self.sessions.all.get(number) if isinstance(number, int) else None
         if session is not None and session.ident is not None:
             known = session.ident.pid
+        self.exits.reaped(known, status)
         if self._exits.take():
             self.recorder.note(
                 "exit",
@@ -358,6 +373,7 @@ class Keeper:
             self.gate.tick()
             self.gate.close()
         self._exits.tick()
+        self.exits.close()
         self.limits.close()
         self.denials.flush()
 

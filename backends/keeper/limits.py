@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from backends.keeper import census, disk, memory
-from backends.keeper.census import Process
+from backends.keeper.census import Census, Process
 from backends.keeper.denials import Refusal
 from backends.keeper.log import Log
 from backends.keeper.loop import Loop, Timer
@@ -95,6 +95,9 @@ class Limits:
         self._folders = folders
         self._actions = actions
         self._memory = None if memory_held else resources.mem
+        self._procs = resources.procs
+        self._full_of_processes = False
+        self._group = next((path for group in groups if os.path.exists(path := f"{group}/pids.current")), "")
         self._disk = resources.disk
         self.base = base  # bytes in the folders before anything ran, kept from launch to launch
         self._counters = _Counters(groups)
@@ -116,30 +119,35 @@ class Limits:
             if timer is not None:
                 timer.cancel()
         self._timer = self._measuring = None
-        self._events()
+        self.count_up()
 
     def _look(self) -> None:
         self._timer = None
         pause = SLOW
         try:
-            self._events()
-            if self._memory is not None:
-                pause = self._look_at_memory(self._memory)
+            self.count_up()
+            seen = None
+            if self._memory is not None or (self._procs is not None and not self._group):
+                seen = census.take(self._init.pid)
+            if self._memory is not None and seen is not None:
+                pause = self._look_at_memory(self._memory, seen)
+            if self._procs is not None:
+                pause = min(pause, self._look_at_processes(self._procs, seen))
             if self._disk is not None:
                 pause = min(pause, self._look_at_disk())
         finally:
             if self._actions.busy():
                 self._timer = self._loop.later(pause, self._look)
 
-    def _events(self) -> None:
+    def count_up(self) -> None:
+        """Count what control groups refused since the last look."""
         for (_, _, rule, what), count in self._counters.new():
             for _ in range(min(count, 10_000)):
                 self._actions.deny(Refusal("limit", what, rule, LANE, "control group"), 0, "")
 
     # ------------------------------------------------------------ memory
 
-    def _look_at_memory(self, limit: int) -> float:
-        seen = census.take(self._init.pid)
+    def _look_at_memory(self, limit: int, seen: Census) -> float:
         files = memory.files(seen.processes)
         total = sum(process.rss for process in seen.processes.values()) + sum(one.size for one in files)
         if total > limit:
@@ -159,6 +167,24 @@ class Limits:
             self._actions.deny(refusal, process.pid, _name(process.pid))
             self._actions.kill(process.ident)
             total -= size
+
+    # ------------------------------------------------------------ processes
+
+    def _look_at_processes(self, limit: int, seen: Census | None) -> float:
+        """Count each time that the box came to be full: the kernel tells nobody which forks it refused then.
+
+        A control group's own counter never moves, because RLIMIT_NPROC, which counts init too, refuses first.
+        """
+        if self._group:
+            count = _number(self._group)
+        else:
+            count = 1 + sum(process.threads for process in seen.processes.values()) if seen else 0
+        full = count >= limit
+        if full and not self._full_of_processes:
+            refusal = Refusal("limit", "processes", f"resources.procs = {limit}", LANE, "RLIMIT_NPROC")
+            self._actions.deny(refusal, 0, "")
+        self._full_of_processes = full
+        return FAST if count > limit // 2 else SLOW
 
     # ------------------------------------------------------------ disk
 
@@ -234,6 +260,14 @@ def _counter(path: str, key: bytes) -> int:
     except OSError:
         return 0  # the group went with its box
     return 0
+
+
+def _number(path: str) -> int:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return int(file.read(32))
+    except (OSError, ValueError):
+        return 0  # the group went with its box
 
 
 def _name(pid: int) -> str:

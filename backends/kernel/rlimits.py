@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Limits(NamedTuple):
-    """Hard and soft limit alike; ``None`` leaves what is inherited."""
+    """Hard and soft limit alike (see :func:`ceiling`); ``None`` leaves what is inherited."""
 
     procs: int | None = None  # RLIMIT_NPROC: of this user in this user namespace
     data: int | None = None  # RLIMIT_DATA, bytes of one process
@@ -38,6 +38,15 @@ def wanted(limits: Limits) -> tuple[tuple[str, int, int], ...]:
     )
 
 
+def ceiling(kind: int, value: int) -> int:
+    """The hard limit beside a soft one of ``value``: the same, but for processor time.
+
+    There a process that reaches both at once is ended by SIGKILL, which tells nobody why. One second between
+    them lets SIGXCPU come first.
+    """
+    return capped(kind, value + 1) if kind == resource.RLIMIT_CPU else value
+
+
 def apply(limits: Limits) -> None:
     """Sets the limits on the calling process, and no core dumps. A value above the inherited hard limit is
     cut to it: a limit can only become tighter."""
@@ -45,7 +54,7 @@ def apply(limits: Limits) -> None:
     core = capped(resource.RLIMIT_CORE, 1)
     resource.setrlimit(resource.RLIMIT_CORE, (core, core))
     for _, kind, value in wanted(limits):
-        resource.setrlimit(kind, (value, value))
+        resource.setrlimit(kind, (value, ceiling(kind, value)))
 
 
 def capped(kind: int, value: int) -> int:

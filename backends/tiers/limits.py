@@ -57,7 +57,8 @@ def hold(name: str, resources: Resources, *, confined: bool) -> Held:
     if resources.wall is not None:
         rows.append(_row("wall", f"{resources.wall} s", "each session", "", "keeper's timer, SIGKILL", ""))
     if resources.cpu is not None:
-        rows.append(_row("cpu", f"{resources.cpu} s", "each process", "", "RLIMIT_CPU", "limits"))
+        does = "each process: SIGXCPU, and SIGKILL a second later"
+        rows.append(_row("cpu", f"{resources.cpu} s", does, "", "RLIMIT_CPU", "limits"))
     if resources.file_size is not None:
         rows.append(_row("file_size", size(resources.file_size), "each file", "", "RLIMIT_FSIZE", "limits"))
     short = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from backends.kernel import cgroups, landlock, mounts
+from backends.kernel import cgroups, connector, landlock, mounts
 from backends.kernel.shares import Share
 from backends.policy.model import Policy
 from backends.tiers import etc, grants
@@ -22,8 +22,7 @@ def not_observed(policy: Policy, held: Held, networking: Networking | None = Non
     rows = []
     if networking is None:
         rows.append(NotObserved("dns", "this tier runs no resolver that could see names"))
-    if policy.resources.procs is not None and cgroups.PIDS not in dict(held.groups.held):
-        rows.append(NotObserved("limit", "the kernel does not tell which forks RLIMIT_NPROC refused"))
+    rows.append(NotObserved("limit", "; ".join(_limits(policy, held))))
     if policy.observe == "none":
         rows.append(NotObserved("fs-write", 'observe = "none": opens are not asked about'))
         if networking is None:
@@ -31,6 +30,27 @@ def not_observed(policy: Policy, held: Held, networking: Networking | None = Non
     if policy.observe != "all":
         rows.append(NotObserved("fs-read", 'reads are counted only with observe = "all"'))
     return tuple(rows)
+
+
+def _limits(policy: Policy, held: Held) -> list[str]:
+    """What limits refuse without a word to anybody but the program."""
+    resources = policy.resources
+    rows = ["descriptors, and writes to a full /tmp or /dev/shm: the kernel tells the program alone"]
+    if resources.procs is not None:
+        rows.append(
+            "which forks RLIMIT_NPROC refused (that the box came to be full is looked for up to 10 times a"
+            " second)"
+        )
+    if resources.mem is not None and cgroups.MEMORY not in dict(held.groups.held):
+        rows.append("allocations that RLIMIT_DATA refused: the kernel tells the program alone")
+    if resources.file_size is not None:
+        rows.append("writes beyond RLIMIT_FSIZE by programs that ignore SIGXFSZ, as Python does")
+    if (resources.file_size is not None or resources.cpu is not None) and not connector.available():
+        rows.append(
+            "file size and processor time of processes whose parent is not init: the process connector of"
+            " Linux 6.6 cannot be had"
+        )
+    return rows
 
 
 def enforcement(

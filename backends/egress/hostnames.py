@@ -2,7 +2,7 @@
 
 A name outside ASCII becomes its A-labels (``xn--``) by the standard library's IDNA 2003 (RFC 3490), and only
 where nothing was mapped away on the way and no character is read differently by IDNA 2008 (RFC 5892, RFC 5894
-section 7.2: sharp s, final sigma, the joiners, other dots). For such a name both standards give the same
+section 7.2: sharp s, final sigma, joiners, other dots, fillers). For such a name both standards give the same
 bytes; any other one is refused with the advice to write the A-label, which is taken as it is.
 """
 
@@ -16,12 +16,14 @@ LONGEST_LABEL = 63
 # Underscores are no letters of host names (RFC 952) and common in DNS names all the same.
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
 _HEX = re.compile(r"0x[0-9a-f]*")
-_READ_DIFFERENTLY = "ß\u1e9eς\u200c\u200d\u3002\uff0e\uff61"
+_READ_DIFFERENTLY = frozenset("ß\u1e9eς\u200c\u200d\u3002\uff0e\uff61\u115f\u1160\u17b4\u17b5")
 _LOOPBACK_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
 
 
 def fold(text: str) -> str:
     """The compared spelling of the name ``text``. ValueError completes "TEXT: ...", also for an address."""
+    if len(text) > LONGEST + 1:  # an A-label is never shorter than what it stands for
+        raise ValueError(f"a name has at most {LONGEST} characters")
     name = text.lower() if text.isascii() else _ascii(text)
     name = name.removesuffix(".")
     if not name:
@@ -68,7 +70,10 @@ def _ascii(text: str) -> str:
     from encodings import idna
 
     wanted = unicodedata.normalize("NFC", text.lower())
-    if any(char in _READ_DIFFERENTLY for char in text):
+    # What was assigned after the old standard's Unicode 3.2, or is folded by today's, it cannot know about.
+    newer = any(unicodedata.ucd_3_2_0.category(char) == "Cn" for char in wanted)
+    mapped = unicodedata.normalize("NFKC", wanted).casefold() != wanted
+    if newer or mapped or not _READ_DIFFERENTLY.isdisjoint(text):
         raise ValueError("two standards read this name differently: write its xn-- form")
     labels = []
     for written, label in zip(text.split("."), wanted.split("."), strict=True):

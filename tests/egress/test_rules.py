@@ -168,6 +168,9 @@ def test_each_special_range_may_be_named_unless_nothing_is_there(row: addresses.
         ("fa\u00df.example", "two standards"),
         ("a\u200d.example", "two standards"),
         ("\u212a.example", "two standards"),
+        ("a\u115fb.example", "two standards"),  # a filler that the newer standard drops
+        ("\u13a0.example", "two standards"),  # Cherokee had one case only
+        ("\U0001f680.example", "two standards"),  # newer than Unicode 3.2
         ("\ufb01.example", "two standards"),
     ],
 )

@@ -1,7 +1,7 @@
 """DNS over TCP for the programs of a box (RFC 7766): few connections, one message a turn, nobody waited for.
 
-A client is read only as far as its next message, so what it sends ahead stays in its own kernel buffer, and
-each turn of the loop does the work of one message for each connection.
+A client is read only as far as its next message, so what it sends ahead stays in its own kernel buffer. All
+clients together get a part of the keeper's time; who finds it used up is served in the next turn of the loop.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from backends.keeper.loop import READ, WRITE, Loop
 
 MOST = 64  # connections of one box; for a further one the one that was quiet longest ends
 PATIENCE = 15.0  # seconds for a message to arrive, for its answer, and for a reply to be taken
+SLICE = (
+    0.005  # seconds of work for all clients in one WINDOW; a hostile message costs up to four milliseconds
+)
+WINDOW = 0.01
 ACCEPTS = 16  # connections taken in one turn
 _RETRY = 1.0  # seconds until connections are taken again after the host had no descriptor left
 
@@ -41,7 +45,10 @@ class Client:
             if self._out:
                 self._write()
             elif not self._awaiting:
-                self._read()
+                begun = time.monotonic()
+                if self._owner.may_work(begun):
+                    self._read()
+                    self._owner.worked(time.monotonic() - begun)
             else:
                 self.close()  # gone while its answer was looked for
         except BlockingIOError:
@@ -121,6 +128,8 @@ class Server:
         self._log = log
         self._clients: dict[Client, None] = {}  # the one that was quiet longest first
         self._listeners = listeners
+        self._window = 0.0
+        self._worked = 0.0
         for listener in listeners:
             listener.setblocking(False)
             loop.add(listener.fileno(), READ, self._acceptor(listener))
@@ -152,6 +161,15 @@ class Server:
     def _resume(self, listener: socket.socket) -> None:
         if listener in self._listeners:
             self.loop.want(listener.fileno(), READ)
+
+    def may_work(self, now: float) -> bool:
+        """Whether something of the slice is left at ``now`` (monotonic seconds)."""
+        if now >= self._window + WINDOW:
+            self._window, self._worked = now, 0.0
+        return self._worked < SLICE
+
+    def worked(self, seconds: float) -> None:
+        self._worked += seconds
 
     def used(self, client: Client) -> None:
         """A client sent a whole message or gets a reply: it begins to be quiet anew."""

@@ -134,7 +134,10 @@ class World:
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """With time for all that waits in one step, however busy the machine is."""
+    monkeypatch.setattr(dns_udp, "SLICE", 60.0)
+    monkeypatch.setattr(dns_tcp, "SLICE", 60.0)
     before = len(os.listdir("/proc/self/fd"))
     null = os.open(os.devnull, os.O_WRONLY)
     world = World(null)
@@ -489,6 +492,20 @@ def test_a_client_that_takes_nothing_is_waited_for_by_nobody(world: World) -> No
     else:
         pytest.fail("the resolver read on although nobody took its replies")
     assert answers(world, "evil.example") == (3, [])
+
+
+def test_many_connections_share_one_slice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_tcp, "SLICE", 1e-9)
+    monkeypatch.setattr(dns_tcp, "WINDOW", 1e9)
+    clients = [world.stream() for _ in range(10)]
+    for number, client in enumerate(clients):
+        client.sendall(framed(packed(f"n{number}.evil.example")))
+    world.step(20)
+    assert len(world.denied) <= 1
+    monkeypatch.setattr(dns_tcp, "WINDOW", 0.0)
+    for client in clients:
+        assert said(dnslib.DNSRecord.parse(received(world, client))) == (3, [])
+    assert len(world.denied) == 10
 
 
 def test_connections_are_few_and_the_quiet_ones_end_first(world: World) -> None:

@@ -54,6 +54,8 @@ def synthesize(
         "/etc/nsswitch.conf": nsswitch,
         "/etc/resolv.conf": resolver,
     }
+    if pinned is not None:
+        texts["/etc/host.conf"] = "multi on\n"  # or glibc takes the first address of a name only
     return {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
 
 

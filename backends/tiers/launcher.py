@@ -8,6 +8,7 @@ namespace, in which only the payload's id exists.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -106,7 +107,8 @@ def launch(build: Build) -> Launched:
                 pidfd, pid = fds[0], message["pid"]
                 ident = procfs.identify(pid) if isinstance(pid, int) else None
                 entering.follow(pid if isinstance(pid, int) else 0)
-                init_protocol.send(control, {"op": "entered"})
+                with contextlib.suppress(BrokenPipeError):  # init has failed, and has told why
+                    init_protocol.send(control, {"op": "entered"})
                 trace.point("launch: in its groups")
             elif message["ev"] == "networked":
                 network = netns.received(fds)
@@ -190,7 +192,11 @@ def _map(pid: int, uids: tuple[namespaces.Extent, ...], gids: tuple[namespaces.E
 
 def _expect(control: socket.socket, *events: str) -> tuple[Message, list[int]]:
     try:
-        message, fds = init_protocol.recv(control)
+        try:
+            message, fds = init_protocol.recv(control)
+        except ConnectionResetError:
+            # Whoever ends with a packet of ours unread resets the socket once; its last word comes after.
+            message, fds = init_protocol.recv(control)
     except TimeoutError as error:
         raise LaunchError("init", "the box starts", f"nothing was heard for {PATIENCE:.0f} s") from error
     if message is None:

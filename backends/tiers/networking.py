@@ -27,6 +27,7 @@ from backends.values import Enforcement
 
 RESOLVING = 5.0  # seconds for all names together
 _GRACE = 1.0
+_SHOWN = 8  # names, and addresses of each, in the row of what is missing
 # Documentation addresses (RFC 5737, RFC 3849) and ports of old services: nobody lists all of them, so one of
 # each version is off every list and must be refused.
 _NOBODY = ("192.0.2.1", "2001:db8::1")
@@ -140,13 +141,15 @@ def _read(reader: int, until: float) -> bytes:
 
 
 def _rows(policy: Policy, matcher: Matcher, pins: Pins) -> tuple[Enforcement, ...]:
-    closed = [f"{pin.name}: {pin.error}" for pin in pins if not pin.addresses]
-    closed += [
-        f"{pin.name}: not {address} ({reason})"
-        for pin in pins
-        if pin.addresses
-        for address, reason in pin.refused
-    ]
+    closed = []
+    for pin in pins:
+        left_out = ", ".join(f"{address} ({reason})" for address, reason in pin.refused[:_SHOWN])
+        if not pin.addresses:
+            closed.append(f"{pin.name}: {pin.error}" + (f": {left_out}" if left_out else ""))
+        elif left_out:
+            closed.append(f"{pin.name}: without {left_out}")
+    if len(closed) > _SHOWN:
+        closed[_SHOWN:] = [f"{len(closed) - _SHOWN} more names"]
     addresses = {address for pin in pins for address in pin.addresses}
     listed = len(matcher.rules)
     return (

@@ -47,6 +47,7 @@ def policy(
     write: Sequence[str] = (),
     deny: Sequence[str] = (),
     net: str = "deny",
+    egress: Sequence[str] = (),
     loopback: bool = True,
     unix: bool = True,
     observe: str = "writes",
@@ -73,7 +74,7 @@ def policy(
             tuple(deny),
             tuple(hidden(write, deny)),
         ),
-        net=NetPolicy(net, (), loopback, unix),
+        net=NetPolicy(net, tuple(egress), loopback, unix),
         env=EnvPolicy((), ()),
         resources=Resources(**held),
         image="",
@@ -310,6 +311,8 @@ class Box:
         for fd in (self.live.pidfd, self.live.notify, self.live.death):
             if fd is not None:
                 os.close(fd)
+        for one in self.live.network.sockets if self.live.network else ():
+            one.close()
         assert cgroups.remove(self.live.cgroups) == ()
 
 

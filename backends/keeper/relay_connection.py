@@ -69,7 +69,7 @@ class Connection:
         self._first = b""  # what the client said before its destination was there
         self._up: Flow | None = None
         self._down: Flow | None = None
-        self._dead: set[socket.socket] = set()  # reset: nothing comes any more, and they are not watched
+        self._dead: set[socket.socket] = set()  # at their end both ways: they are not watched any more
         self._traffic: Traffic | None = None
         self._counted = (0, 0)
         self.address = address
@@ -199,11 +199,13 @@ class Connection:
         self._move(*((self._up, self._down) if events & WRITE else (self._down, self._up)))
 
     def _lose(self, side: socket.socket, into: Flow) -> None:
-        """A side was reset: what came from it can still be read, and what flows into it ends."""
-        if side not in self._dead and _gone(side):
-            # It would be reported in every turn of the loop. Reading from it never waits any more.
-            self._dead.add(side)
-            self._relay.loop.remove(side.fileno())
+        """A side is at its end both ways, or was reset: what came from it can still be read."""
+        if side in self._dead or not _gone(side):
+            return
+        # It would be reported in every turn of the loop. Reading from it never waits any more.
+        self._dead.add(side)
+        self._relay.loop.remove(side.fileno())
+        if not into.ended:
             into.reset = True
             into.stop()
 

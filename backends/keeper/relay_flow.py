@@ -19,7 +19,7 @@ from collections.abc import Callable
 BLOCK = 4 << 20  # bytes that one read may bring: few and large ones carry the most
 PEEK = 64 << 10  # bytes at a time while much is held
 CHECKED = 16 << 10  # bytes at a time of a direction that is checked
-MAX_HELD = 16 << 20  # bytes that all flows of a relay hold together, besides one block
+MAX_HELD = 32 << 20  # bytes that all flows of a relay hold together
 _ROUNDS = 2  # reads in one turn of the loop; others wait meanwhile
 
 _NOTHING = memoryview(b"")
@@ -34,13 +34,22 @@ _OVER = (
 
 
 class Scratch:
-    """The buffer of all flows of a relay, and how much they hold together."""
+    """The buffer of all flows of a relay, others that flows keep for a while, and how much all hold."""
 
-    __slots__ = ("held", "view")
+    __slots__ = ("_spare", "held", "view")
 
     def __init__(self) -> None:
         self.view = memoryview(bytearray(BLOCK))
-        self.held = 0
+        self.held = 0  # bytes
+        self._spare: memoryview | None = None
+
+    def lend(self) -> memoryview:
+        """The buffer as it is, for a flow to keep; another one is used from now on."""
+        lent, self.view, self._spare = self.view, self._spare or memoryview(bytearray(BLOCK)), None
+        return lent
+
+    def back(self, lent: memoryview) -> None:
+        self._spare = lent
 
 
 class Flow:
@@ -53,7 +62,9 @@ class Flow:
     __slots__ = (
         "_at_end",
         "_check",
+        "_cost",
         "_held",
+        "_lent",
         "_scratch",
         "_sink",
         "_source",
@@ -77,7 +88,9 @@ class Flow:
         self._check = check
         self._scratch = scratch
         self._held = memoryview(first)
-        scratch.held += len(first)
+        self._lent: memoryview | None = None  # the buffer that what is held is in
+        self._cost = len(first)  # bytes that it keeps from use
+        scratch.held += self._cost
         self._at_end = False
         self.paused = False  # nothing is to be read now
         self.moved = 0  # bytes that the sink took
@@ -108,14 +121,22 @@ class Flow:
 
     def stop(self) -> None:
         """End at once; what is held is lost."""
-        self._hold(_NOTHING)
+        self._release()
         self.ended = True
         self.blocked = False
 
-    def _hold(self, data: memoryview) -> None:
-        # A view keeps all of the bytes that it shows a part of.
-        self._scratch.held += memoryview(data.obj).nbytes - memoryview(self._held.obj).nbytes
-        self._held = data
+    def _hold(self, data: memoryview, lent: memoryview | None = None) -> None:
+        """Keep ``data``, and the buffer that it is in when it is ``lent``, instead of what is held."""
+        self._release()
+        self._held, self._lent = data, lent
+        self._cost = BLOCK if lent is not None else len(data)
+        self._scratch.held += self._cost
+
+    def _release(self) -> None:
+        self._scratch.held -= self._cost
+        if self._lent is not None:
+            self._scratch.back(self._lent)
+        self._held, self._lent, self._cost = _NOTHING, None, 0
 
     def _push(self) -> bool:
         """Write what is held; whether nothing is left."""
@@ -123,7 +144,9 @@ class Flow:
             taken = self._send(self._held)
             if not taken:
                 return False
-            self._hold(self._held[taken:] if taken < len(self._held) else _NOTHING)
+            self._held = self._held[taken:]
+        if self._cost:
+            self._release()
         return True
 
     def _send(self, data: memoryview) -> int:
@@ -172,9 +195,17 @@ class Flow:
                 break
             sent += taken
         if sent < count and not self.ended:
-            self._hold(memoryview(bytes(scratch.view[sent:count])))
+            self._keep(sent, count)
             return False
         return count == size
+
+    def _keep(self, start: int, end: int) -> None:
+        """Hold a part of the buffer: a large one with the buffer, instead of copying it."""
+        if end - start > PEEK:
+            view = self._scratch.lend()
+            self._hold(view[start:end], view)
+        else:
+            self._hold(memoryview(bytes(self._scratch.view[start:end])))
 
     def _finish(self) -> None:
         self.ended = True

@@ -28,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 PEERS = RESULTS / "peers"
 PARTS = ("command-line", "engine", "sizes", "memory", "scale", "relay")
+FIRST_CHANGE = 1 << 20  # beyond the numbers of all rounds
 WORKTREES = 3  # of the large repository: each takes seconds
 
 
@@ -120,10 +121,13 @@ def in_rounds(rounds: int, *acts: Callable[[Stage, int], None], stage: Stage) ->
 
 
 def warm(stage: Stage) -> None:
-    """The first boxes of both repositories, which stay: what they share is written by then."""
+    """The first boxes of both repositories, which stay: what they share is written by then. Each has a base
+    of its own, or the one's files would lie in a layer that belongs to the other.
+    """
     from backends.engine import Engine
 
     stage.sampler.add("new, first box of a base", timed(cloche("new", "kept"), stage.subject, stage.env))
+    repository.ahead(stage.moving, FIRST_CHANGE)
     made(Engine(stage.moving), "kept", stage.streams)
 
 

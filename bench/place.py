@@ -12,7 +12,8 @@ from pathlib import Path
 
 from bench.measure import cloche
 
-SOURCE = Path(__file__).resolve().parent / "results" / "source"  # what was fetched once
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "bench" / "results" / "source"  # what was fetched once
 
 
 @contextmanager
@@ -35,7 +36,8 @@ def environment(work: Path) -> dict[str, str]:
     for name in ("STATE", "CACHE", "CONFIG", "DATA"):
         env[f"XDG_{name}_HOME"] = str(work / name.lower())
     (work / "run").mkdir(mode=0o700)
-    return {**env, "XDG_RUNTIME_DIR": str(work / "run"), "CLOCHE_LINGER": "30"}
+    own = {"XDG_RUNTIME_DIR": str(work / "run"), "CLOCHE_LINGER": "30", "PYTHONPATH": str(ROOT)}
+    return {**env, **own}
 
 
 def end(work: Path, env: dict[str, str]) -> None:

@@ -49,8 +49,9 @@ class Samples(NamedTuple):
 
 
 def sample(rounds: int) -> Samples:
-    """Every measure ``rounds`` times in turn. A latency is the mean of ``CONNECTS`` connections, each of which
-    says its name in a TLS hello and gets one byte.
+    """Every measure ``rounds`` times in turn.
+
+    A latency is the mean of ``CONNECTS`` connections: each says its name in a TLS hello and gets a byte.
     """
     hello = _hello()
     throughput: dict[str, list[float]] = {DIRECT: [], RELAYED: [], SPLICED: []}
@@ -176,10 +177,14 @@ def _first_byte(address: tuple[str, int], hello: bytes) -> float:
 def main() -> int:
     samples = sample(15)
     for name, values in samples.throughput.items():
-        print(f"{name:32} {median(values) / 1e6:8.0f} MB/s  of {min(values) / 1e6:.0f} to {max(values) / 1e6:.0f}")
+        print(
+            f"{name:30} {median(values) / 1e6:8.0f} MB/s, {min(values) / 1e6:.0f} to {max(values) / 1e6:.0f}"
+        )
     for name, values in samples.latency.items():
-        print(f"{name:32} {median(values) * 1e3:8.3f} ms    of {min(values) * 1e3:.3f} to {max(values) * 1e3:.3f}")
-    print(f"{samples.ratio():.2f} of direct throughput, {samples.added() * 1e3:.3f} ms added to the first byte")
+        print(f"{name:30} {median(values) * 1e3:8.3f} ms, {min(values) * 1e3:.3f} to {max(values) * 1e3:.3f}")
+    print(
+        f"{samples.ratio():.2f} of direct throughput, {samples.added() * 1e3:.3f} ms added to the first byte"
+    )
     return 0
 
 

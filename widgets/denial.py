@@ -148,15 +148,15 @@ def explanation_paragraphs(denial: DenialRow, explanation: Explanation) -> list[
     ]
 
 
-def proposal_paragraphs(proposal: Proposal, name: str, live: bool) -> list[Paragraph]:
+def proposal_paragraphs(proposal: Proposal, name: str) -> list[Paragraph]:
     """What accepting would do: the file, the difference, and when it counts."""
-    if proposal.live and live:
+    if proposal.live:
         when = line(
             ("now: ", "look strong"), *runs(name, "strong"), " runs on and takes it without a restart"
         )
     else:
         when = line(
-            ("at the next box: ", "strong"), *runs(name, "strong"), " keeps the policy it was made with"
+            ("from its next start: ", "strong"), *runs(name, "strong"), " runs on under the rules it has"
         )
     return [
         _said(
@@ -171,6 +171,9 @@ def proposal_paragraphs(proposal: Proposal, name: str, live: bool) -> list[Parag
 
 def diff_paragraphs(diff: str) -> Iterable[Paragraph]:
     """A unified diff line by line, split at LF only (a lone CR stays visible in its line)."""
+    if not diff:
+        yield line(("the file says it already; the box was made before it did", "quiet"))
+        return
     for text in diff.removesuffix("\n").split("\n"):
         ink = {"+": "added", "-": "removed", "@": "quiet"}.get(text[:1], "")
         yield runs(text, "quiet" if text.startswith(("--- ", "+++ ")) else ink), 1

@@ -56,10 +56,8 @@ def tally_rows(tally: Tally, launched: bool = True) -> list[TallyRow]:
         sentence = line(
             (fit(missing.kind, 9), "idle"), ("not observed: ", "idle strong"), (missing.reason, "idle")
         )
-        detail = (
-            f"{missing.kind} is not observed at this tier: {missing.reason}. It may have been refused often."
-        )
-        rows.append(TallyRow(("not observed", missing.kind), None, sentence, detail))
+        detail = f"{missing.kind} is not observed at this tier: {missing.reason}. Such refusals are not zero."
+        rows.append(TallyRow(("not observed", f"{missing.kind}: {missing.reason}"), None, sentence, detail))
     for what, count in tally.lost:
         lost = line((f"lost {units.count(count)}", "look strong"), ("  ", ""), *runs(what, "look"))
         detail = f"{count} {what} happened and could not be looked at: some of them may have been refused."
@@ -102,7 +100,7 @@ def summary(tally: Tally, width: int) -> Line:
 
 def _nothing(tally: Tally) -> Line:
     if tally.not_observed:
-        kinds = ", ".join(missing.kind for missing in tally.not_observed[:3])
+        kinds = ", ".join(list(dict.fromkeys(missing.kind for missing in tally.not_observed))[:3])
         return line(("denied 0", "quiet"), (f"  not observed at this tier: {kinds}", "idle"))
     return line(("denied 0", "quiet"))
 

@@ -50,17 +50,16 @@ class RuleVerbs(WorkbenchScreen):
             told = [*denial_paragraphs(denial), (), *explanation_paragraphs(denial, explanation)]
             self.app.push_screen(DetailScreen("No change would allow it", told))
             return
-        live = row.live == "live"
-        dialog = ProposalScreen(row.name, proposal_paragraphs(proposal, row.name, live))
+        dialog = ProposalScreen(row.name, proposal_paragraphs(proposal, row.name))
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self._accept(row, proposal, live)
+                self._accept(row, proposal)
 
         self.app.push_screen(dialog, answered)
 
-    def _accept(self, row: BoxRow, proposal: Proposal, live: bool) -> None:
-        counts = "counts now" if proposal.live and live else "from the next box on"
+    def _accept(self, row: BoxRow, proposal: Proposal) -> None:
+        counts = "counts now" if proposal.live else "counts from its next start"
 
         def accepted(_: None) -> None:
             said = visible(f"{proposal.key} = {proposal.value}"[:300])

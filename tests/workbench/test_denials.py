@@ -40,6 +40,10 @@ async def at_denials(stage: Play, what: str = "telemetry.example:443") -> BoxScr
     """Opens the first box, its Denials tab, and stands on the row of ``what``."""
     await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
     await stage.press("enter", "1")
+    return await at_row(stage, what)
+
+
+async def at_row(stage: Play, what: str) -> BoxScreen:
     screen = stage.app.screen
     assert isinstance(screen, BoxScreen)
     view = screen.query_one(TallyView)
@@ -164,16 +168,16 @@ async def test_one_key_proposes_and_only_a_deliberate_yes_accepts_in_the_persons
         await stage.shows("accepted, counts now")
 
 
-async def test_a_change_that_the_box_cannot_take_counts_from_the_next_box_on() -> None:
+async def test_a_change_that_the_running_box_cannot_take_counts_from_its_next_start() -> None:
     engine = frozen.FrozenEngine()
     engine.explanation = frozen.EXPLANATION._replace(proposal=frozen.PROPOSAL._replace(live=False))
     async with play(engine) as stage:
         await at_denials(stage)
         await stage.press("enter", "a")
         await stage.until(lambda: isinstance(stage.app.screen, ProposalScreen))
-        await stage.shows("at the next box: fix-auth keeps the policy it was made with")
+        await stage.shows("from its next start: fix-auth runs on under the rules it has")
         await stage.press("right", "enter")
-        await stage.shows("accepted, from the next box on")
+        await stage.shows("accepted, counts from its next start")
 
 
 async def test_what_no_change_allows_says_why_and_offers_nothing_to_accept() -> None:
@@ -356,6 +360,7 @@ async def test_egress_that_nobody_can_tell_is_a_sentence_and_other_tiers_have_no
 # ---------------------------------------------------------------- a real box
 
 ATTEMPTS = """
+python3 -c 'open("/usr/lib/os-release", "r+")' 2>/dev/null
 cat /etc/shadow /nowhere-at-all/x 2>/dev/null
 for i in 1 2 3; do touch /etc/cloche-was-here; done 2>/dev/null
 python3 - <<'END'
@@ -396,5 +401,18 @@ async def test_refusals_of_a_real_box_are_drilled_from_fleet_to_event(
         await stage.until(lambda: events.rows)
         assert sum(row.count for row in events.rows) == 4
         assert all(row.pid > 1 and "python" in row.command for row in events.rows)
-        await stage.press("escape", "escape")
+        await stage.shows('net.mode = "deny": the box has no network', "by no change: ")
+        await stage.press("escape", "home")
+        await at_row(stage, "/usr/lib/os-release")
+        await stage.press("a")
+        await stage.shows('+write = ["/usr/lib/os-release"]', "from its next start: trier runs on")
+        assert not (repo / "cloche.toml").exists()
+        await stage.press("right", "enter")
+        await stage.shows("accepted, counts from its next start")
+        assert (
+            repo / "cloche.toml"
+        ).read_text() == '[profiles.default.fs]\nwrite = ["/usr/lib/os-release"]\n'
+        await stage.press("escape")
         await stage.until(lambda: "new denials" not in stage.text())
+    change = next(record for record in engine.journal(key) if record.kind == "policy")
+    assert (change.data["who"], change.data["key"], change.data["scripted"]) == (ME, "fs.write", False)

@@ -71,7 +71,7 @@ def _decode(data: bytes) -> Artefact | None:
 
 def _keep(path: Path, data: bytes) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh = path.with_name(f"{path.name}.{os.urandom(4).hex()}")
     fresh.write_bytes(sha256(data).hexdigest().encode() + b"\n" + data)
     fresh.rename(path)
 

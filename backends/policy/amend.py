@@ -123,7 +123,11 @@ def _edited(text: str, path: tuple[str, ...], value: object, *, is_list: bool) -
         _append(held, value)
     else:
         at[path[-1]] = [value] if is_list else value
-    return tomlkit.dumps(document)
+    edited = tomlkit.dumps(document)
+    if "\r\n" in text and "\n" not in text.replace("\r\n", ""):
+        # The library ends the lines that it adds with a line feed alone.
+        edited = edited.replace("\r\n", "\n").replace("\n", "\r\n")
+    return edited
 
 
 def _append(held: Array, value: object) -> None:

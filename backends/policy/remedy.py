@@ -124,7 +124,7 @@ _METADATA_NAMES = frozenset(
         "instance-data.ec2.internal", "metadata.azure.internal", "metadata.azure.com",
     )
 )  # fmt: skip
-# Addresses that mean the box or the host itself, or no one in particular: no rule can lead there.
+# Addresses that mean the box or the host itself, or everybody on its wire.
 _NOWHERE = ("loopback", "the unspecified address", "link-local", "multicast", "broadcast", "this network")
 
 
@@ -145,8 +145,14 @@ def _net(refused: Refused) -> Remedy:
     if "/" in port:
         protocol = port.partition("/")[2]
         return _none(where, reason, f"rules are for TCP, and this was {protocol}: no rule lets it out")
-    if not port.isdigit():
+    if not (port.isascii() and port.isdigit() and len(port) < 6):
         return _none(where, reason, "it names no host and port")
+    if note.startswith("no name"):
+        why = (
+            "the connection said no name to hold it to; where its protocol has none, write "
+            "raw:HOST:PORT yourself, which lets it reach every site behind the address"
+        )
+        return _none(where, reason, why)
     if claimed[0] in ("SNI", "Host") and claimed[2]:
         host = claimed[2]
     return _propose(refused, where, reason, Change("net.egress", destination(host, int(port))))
@@ -155,7 +161,7 @@ def _net(refused: Refused) -> Remedy:
 def _dns(refused: Refused) -> Remedy:
     policy = refused.policy
     where = _source(refused, "net.mode")
-    name = refused.object.partition(" ")[0].rstrip(".").lower()
+    name = refused.object.rstrip(".").lower()
     if policy.net.mode != "allow":
         return _none(where, f'net.mode = "{policy.net.mode}": no name is resolved', _closed(policy))
     reason = f"no rule of net.egress of the profile {policy.profile} names {name}: the resolver refuses it"
@@ -185,28 +191,25 @@ def split_destination(text: str) -> tuple[str, str]:
 
 
 def _destination(text: str, policy: Policy) -> str:
-    from backends.egress import addresses
+    from backends.egress import addresses, rules
 
     if policy.net.mode != "allow":
         return _closed(policy)
     if policy.tier not in fit.EGRESS_TIERS:
         return f"the {policy.tier} tier cannot hold a box to a list of destinations"
-    bare = text.removeprefix("raw:")
-    host = bare if bare.count(":") > 1 and not bare.startswith("[") else bare.partition("]")[0].lstrip("[")
-    if ":" not in host or bare.count(":") == 1:
-        host = bare.partition(":")[0]
-    host = host.partition("/")[0].rstrip(".").lower()
-    if host in _METADATA_NAMES:
-        return f"{host} is {addresses.METADATA}, which gives out credentials: never proposed"
-    verdict = addresses.classify(host)
-    if addresses.METADATA in verdict.reason:
-        return f"{host} is {addresses.METADATA}, which gives out credentials: never proposed"
-    if any(word in verdict.reason for word in _NOWHERE):
-        return f"{host} is {verdict.reason}: no rule leads there"
     try:
-        values.entry(schema.BY_PATH["net.egress"], text)
-    except (ValueError, ClocheError) as error:
-        return f"no rule can say it: {error}"
+        rule = rules.parse(text)
+    except ClocheError as error:
+        return f"no rule can say it: {error.why}"
+    if rule.host in _METADATA_NAMES:
+        return f"{rule.host} is {addresses.METADATA}, which gives out credentials: never proposed"
+    if rule.network is None or not rule.network.is_address:
+        return ""
+    verdict = addresses.classify(str(rule.network))
+    if addresses.METADATA in verdict.reason:
+        return f"{rule.network} is {verdict.reason}, which gives out credentials: never proposed"
+    if any(word in verdict.reason for word in _NOWHERE):
+        return f"{rule.network} is {verdict.reason}: it means this host or its own wire"
     return ""
 
 
@@ -238,7 +241,7 @@ def _syscall(refused: Refused) -> Remedy:
     if row is not None:
         return _none(where, f"{name} {row.reason}", "no key allows it, at any tier")
     argued = next((one for one in denied.ARGUED if name in one.names), None)
-    said = f"{refused.object}: refused is {argued.refused}" if argued else refused.object
+    said = f"{refused.object}: refused is {argued.refused}" if argued else f"{refused.object}: refused"
     return _none(where, said, "no key allows it, at any tier")
 
 
@@ -258,9 +261,7 @@ def _limit(refused: Refused) -> Remedy:
 
 def larger(key: schema.Key, value: int) -> int:
     """The next sensible value of a limit: twice as much, for sizes a power of two."""
-    if key.kind == "size":
-        return 1 << value.bit_length()
-    return min(value * 2, values.LARGEST)
+    return min(1 << value.bit_length() if key.kind == "size" else value * 2, values.LARGEST)
 
 
 # -------------------------------------------------------------------- common
@@ -276,6 +277,8 @@ def _none(where: str, reason: str, why_not: str) -> Remedy:
 
 def _propose(refused: Refused, where: str, reason: str, change: Change) -> Remedy:
     why_not = forbidden(change, refused.policy, refused.home)
+    if not why_not and change.key == "net.egress":
+        change = change._replace(value=values.entry(schema.BY_PATH[change.key], change.value))
     return Remedy(where, reason, None if why_not else change, why_not)
 
 

@@ -158,6 +158,6 @@ def interpreter(head: bytes) -> bytes:
             kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", head, table + index * size)
             if kind == 3:  # PT_INTERP
                 return head[offset : offset + length].rstrip(b"\0")
-    except struct.error:
+    except (struct.error, OverflowError):
         return b""
     return b""

@@ -11,11 +11,13 @@ Every call may raise a :class:`backends.errors.ClocheError`; ``NoSuchBox`` and a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backends.boxes import store
 from backends.boxes.layout import BoxPaths
+from backends.errors import ClocheError
 from backends.verbs.values import NewBox, RunResult, SessionHandle, Streams, Terminal
 
 if TYPE_CHECKING:
@@ -169,6 +171,16 @@ class Engine:
         return watch
 
     # ---------------------------------------------------------------- make and use
+
+    def warm(self) -> None:
+        """Have the process load that keepers are forked from, while the caller does something else.
+
+        What keeps it from loading is told by the first command of a box.
+        """
+        from backends.keeper import start
+
+        with suppress(ClocheError, OSError):
+            start.warm()
 
     def create(self, request: NewBox) -> BoxRow:
         """Make a box: base pinned, policy resolved, digested and written before anything writable exists.

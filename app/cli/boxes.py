@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +34,7 @@ def duration(text: str) -> float:
 
 
 def new(context: Context, args: argparse.Namespace) -> int:
-    """``cloche new``: prints the name, so that a script can take it."""
+    """``cloche new``: prints the name, so that a script can take it; with a command, what that prints."""
     if args.name is not None:
         names.check(args.name)  # an empty one is a script's unset variable, not a wish for a random name
     request = NewBox(
@@ -46,20 +48,37 @@ def new(context: Context, args: argparse.Namespace) -> int:
         purpose=args.purpose,
         expires=time.time() + duration(args.expires) if args.expires else None,
     )
+    context.engine.warm()
     row = context.engine.create(request)
     if context.json:
         paths = context.engine.find(row.key)
-        context.document(box=row, policy_digest=context.engine.policy_digest(row.key), root=str(paths.root))
-        return 0
-    context.say(row.name)
+        stream = sys.stderr if args.command else sys.stdout  # a command's output is its own
+        members = {"policy_digest": context.engine.policy_digest(row.key), "root": str(paths.root)}
+        context.document_to(stream, {"box": row, **members})
+    elif not args.command:
+        context.say(row.name)
+    if not context.json:
+        _tell(context, row, ran=bool(args.command))
+    if args.command:
+        from app.cli.run import carry_out
+
+        # What is sent to us from here on is meant for the command.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        return carry_out(context.engine, row.key, args.command, as_json=context.json)
+    return 0
+
+
+def _tell(context: Context, row: BoxRow, *, ran: bool) -> None:
+    """What a person should know of a new box."""
     where = f"base {row.base[:12]}" + (
         f" of {row.base_ref.removeprefix('refs/heads/')}" if row.base_ref else ""
     )
-    context.note(f"tier {row.tier}, profile {row.profile}, {where}")
+    named = f"box {row.name}: " if ran else ""
+    context.note(f"{named}tier {row.tier}, profile {row.profile}, {where}")
     if row.unconfined:
         context.note(UNCONFINED)
-    context.note(f"next: cloche run {row.name} -- CMD, or cloche shell {row.name}")
-    return 0
+    if not ran:
+        context.note(f"next: cloche run {row.name} -- CMD, or cloche shell {row.name}")
 
 
 def state_text(row: BoxRow) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from app.cli.table import Verb
 from backends.engine import Engine
@@ -40,9 +40,13 @@ class Context:
 
     def document(self, **members: Any) -> None:
         """Print the verb's JSON document. Non-ASCII is escaped, raw bytes of names as ``\\udcXX``."""
+        self.document_to(sys.stdout, members)
+
+    def document_to(self, stream: TextIO, members: Mapping[str, Any]) -> None:
+        """The same on ``stream``, where standard output is a command's."""
         value = {"schema": self.verb.schema, **{key: plain(one) for key, one in members.items()}}
-        sys.stdout.write(json.dumps(value, ensure_ascii=True) + "\n")
-        sys.stdout.flush()
+        stream.write(json.dumps(value, ensure_ascii=True) + "\n")
+        stream.flush()
 
     def say(self, text: str) -> None:
         """Print one line for people; the caller has escaped what came from outside."""

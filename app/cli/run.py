@@ -90,13 +90,17 @@ def quick(words: list[str]) -> int:
 
         return dispatch(["run", "--help"])
     options, box, command = _read(words)
-    engine = Engine()
+    return carry_out(Engine(), box, command, cwd=options["cwd"], as_json=options["json"])
+
+
+def carry_out(engine: Engine, box: str, command: list[str], *, cwd: str = "", as_json: bool = False) -> int:
+    """Run ``command`` in ``box`` between our own streams; returns its exit code."""
     passing = _Passing()
     try:
-        result = engine.run(box, command, streams=_streams(), on_session=passing, cwd=options["cwd"])
+        result = engine.run(box, command, streams=_streams(), on_session=passing, cwd=cwd)
     finally:
         passing.restore()
-    if options["json"]:
+    if as_json:
         import json
 
         value = {"schema": "cloche.run/1", "box": engine.find(box).key, **result._asdict()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import time
 from typing import Any, NamedTuple
@@ -81,8 +82,20 @@ def end(process: ProcessId, limit: float = 5.0) -> bool:
 def wait_gone(process: ProcessId, limit: float) -> bool:
     """Wait up to ``limit`` seconds for that very process to be gone; True once it is."""
     until = time.monotonic() + limit
-    while alive(process):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        # Readable when it has ended (pidfd_open(2)); as a zombie it is still there for who counts processes.
+        poller = select.poll()
+        poller.register(pidfd, select.POLLIN)
+        while alive(process):
+            left = until - time.monotonic()
+            if left <= 0:
+                return False
+            if poller.poll(left * 1000):
+                time.sleep(0.001)
+    finally:
+        os.close(pidfd)
     return True

@@ -5,7 +5,6 @@ Format: gitformat-index(5), version 2. Git itself could only write such an index
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,7 +20,13 @@ def build(written: Iterable[Written], hash_name: str = "sha1") -> bytes:
     """The bytes of an index with one entry for each file written; ``hash_name`` is the repository's."""
     entries = [_entry(item) for item in written]
     body = SIGNATURE + struct.pack(">II", VERSION, len(entries)) + b"".join(entries)
-    return body + hashlib.new(hash_name, body, usedforsecurity=False).digest()
+    return body + _digest(hash_name, body)
+
+
+def _digest(hash_name: str, body: bytes) -> bytes:
+    import hashlib  # with all of OpenSSL, and most boxes take an index that is there
+
+    return hashlib.new(hash_name, body, usedforsecurity=False).digest()
 
 
 def write(path: Path, written: Iterable[Written], hash_name: str = "sha1") -> None:
@@ -36,7 +41,7 @@ def splice(old: bytes, gone: set[bytes], written: Iterable[Written], hash_name: 
 
     ``ValueError`` when ``old`` is not such an index.
     """
-    width = hashlib.new(hash_name, usedforsecurity=False).digest_size
+    width = len(_digest(hash_name, b""))
     fresh = {item.row.path: _entry(item) for item in written}
     if old[:8] != SIGNATURE + struct.pack(">I", VERSION):
         raise ValueError("not an index of version 2")
@@ -44,7 +49,7 @@ def splice(old: bytes, gone: set[bytes], written: Iterable[Written], hash_name: 
     # Both are in order but for the few that are new: a sort of nearly sorted rows is one pass.
     entries = sorted([*kept, *fresh.items()])
     body = SIGNATURE + struct.pack(">II", VERSION, len(entries)) + b"".join(entry for _, entry in entries)
-    return body + hashlib.new(hash_name, body, usedforsecurity=False).digest()
+    return body + _digest(hash_name, body)
 
 
 def _entries(data: bytes, width: int) -> Iterator[tuple[bytes, bytes]]:

@@ -193,12 +193,16 @@ def keep(source: Source, box: str, base: Base) -> None:
 
 def release(source: Source, box: str, commit: str) -> None:
     """Delete the box's references if its base is still at ``commit`` (compare-and-swap); gone is fine."""
-    reference = base_ref(box)
-    if tip(source, reference):
-        _delete(source, reference, commit)
-    anchored = anchor(source, box)
-    if anchored:
-        _delete(source, f"{REFS}/{box}/anchor", anchored)
+    wanted = {base_ref(box): commit, f"{REFS}/{box}/anchor": ""}
+    listed = git(source).run("for-each-ref", "--format=%(objectname) %(refname)", f"{REFS}/{box}")
+    found = dict(line.split(" ", 1)[::-1] for line in os.fsdecode(listed).splitlines())
+    lines = [f"delete {ref} {old or found[ref]}\n" for ref, old in wanted.items() if ref in found]
+    if not lines:
+        return
+    args = ("update-ref", "--no-deref", "--stdin")
+    done = git(source).call(*args, input="".join(lines).encode())
+    if done.status != 0 and tip(source, base_ref(box)):
+        raise _moved(source, base_ref(box), args, done.stderr)
 
 
 def set_anchor(source: Source, box: str, content: bytes, old: str) -> str:
@@ -229,13 +233,6 @@ def _update(source: Source, ref: str, new: str, old: str) -> None:
     args = ("update-ref", "--no-deref", ref, new, old)
     done = git(source).call(*args)
     if done.status != 0:
-        raise _moved(source, ref, args, done.stderr)
-
-
-def _delete(source: Source, ref: str, old: str) -> None:
-    args = ("update-ref", "--no-deref", "-d", ref, old)
-    done = git(source).call(*args)
-    if done.status != 0 and tip(source, ref):
         raise _moved(source, ref, args, done.stderr)
 
 

@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Mapping
 
-from backends.evidence.redact import redact_argv
 from backends.kernel import procfs
 from backends.snapshots import ProcessId, ProcessRow
 
@@ -65,4 +64,8 @@ def command_line(pid: int, name: str) -> str:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         data = b""
     words = [os.fsdecode(word) for word in data.rstrip(b"\0").split(b"\0")] if data else []
-    return " ".join(redact_argv(words)) if words else f"[{name}]"
+    if not words:
+        return f"[{name}]"
+    from backends.evidence.redact import redact_argv  # its patterns are compiled when it is loaded
+
+    return " ".join(redact_argv(words))

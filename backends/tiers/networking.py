@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, NoReturn
 
-from backends.egress import artefact, rules
+from backends.egress import artefact, routes, rules
 from backends.egress.matcher import Matcher
 from backends.egress.pins import Pin, Pins, resolve
 from backends.kernel import netlink, nftables
@@ -119,7 +119,7 @@ def resolved(matcher: Matcher) -> Pins:
 
 def _resolve(matcher: Matcher, writer: int) -> NoReturn:
     try:
-        found = resolve(matcher.fixed(), timeout=RESOLVING, answer=matcher.answer)
+        found = resolve(matcher.fixed(), timeout=RESOLVING, answer=routes.answer(matcher))
         data = memoryview(json.dumps(found.as_json()).encode())
         while data:
             data = data[os.write(writer, data) :]

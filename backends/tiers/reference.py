@@ -9,9 +9,11 @@ import errno
 import sys
 
 from backends import tiers
+from backends.egress.ruleset import DENIED_SIZE
 from backends.keeper.init_proofs import CLAIMS
 from backends.kernel.denied import ARGUED, DENIED
 from backends.kernel.landlock import FS_RIGHTS, SCOPES
+from backends.kernel.nftables import RELAY_PORT
 from backends.policy.fit import AUTO_ORDER
 from backends.tiers import root
 from backends.tiers.process import LANDLOCK_HOST_NETWORK, LANDLOCK_MINIMUM
@@ -29,6 +31,7 @@ the first failure that you could not accept.
 |---|---|
 | two agents edit the same checkout | `workspace` |
 | a dependency roams the file system | `process` |
+| something talks to a host that nobody listed | `supervised` |
 
 `cloche probe` starts a minimal box of each tier and shows what its own init proved on this host;
 `cloche status BOX` shows what one box received, value by value. A tier that cannot be had here is refused
@@ -114,7 +117,8 @@ so that descriptors in flight leave you room; 256 terminals. System V memory is 
 
 Refusals are counted where the filter can ask: refused calls and sockets, opens as `observe` says, connect(2),
 and sendto(2) with an address. Datagrams sent by sendmsg(2) are refused by the network namespace and not
-counted. The first exec of a session started by an unprivileged keeper is told by its session record only.
+counted (`supervised` counts packets, so these too). The first exec of a session started by an unprivileged
+keeper is told by its session record only.
 
 ### What is lost
 
@@ -150,6 +154,44 @@ level lacks is held by the mounts. `CLOCHE_LANDLOCK_ABI=N` lowers the level for 
 {rows}
 """
 
+SUPERVISED = """
+## How `supervised` is built
+
+All of `process` above, and in place of an empty network namespace a private one:
+
+1. The host resolves the names of `net.egress`, once, and pins them. What an answer may not be (a private,
+   link-local, loopback, multicast or metadata address, one of the host's own, one without a route) is left
+   out and named in `cloche status BOX`; [egress.md](egress.md) has the rules.
+2. In the box's network namespace `lo` is up and every address of both versions is routed to it. No other
+   interface is up: no packet leaves, whatever the packet filter says. The filter is there to refuse at once
+   and to count.
+3. The packet filter (nf_tables, output hook) is loaded in one transaction, the listeners are opened, and all
+   are handed to the keeper. Inside, nobody holds one, and no capability is left to change any.
+4. What is listed is redirected to the relay's listener, `127.0.0.1` or `::1` port {relay}. The keeper asks
+   the kernel for the destination that the program named, judges it once more, and dials from the host.
+
+| a packet of the box | what becomes of it |
+|---|---|
+| to `127.0.0.0/8` or `::1` | it is the box's own loopback: reachable inside and nowhere else |
+| TCP to a pinned address, or a listed address or network, at a listed port | it goes to the relay |
+| any other TCP | refused by a reset (`ECONNREFUSED`), counted by address and port |
+| any other datagram | refused (`EPERM`), counted by address, protocol and port |
+| none: sockets of other families, types and protocols (the table above) | not opened, counted by these |
+
+Refused packets are counted exactly. {rows} destinations of each version get a row of their own; packets to
+further ones are counted together as "others", which is as exact. All of it can be read after the box ended.
+
+Names are asked of the keeper: `/etc/resolv.conf` names `127.0.0.1`, where UDP and TCP port 53 of every
+loopback address are the keeper's. `/etc/hosts` has the names as they were pinned at launch.
+
+The tier needs nf_tables with its parts nft_ct, nft_reject_inet, nft_redir and nft_chain_nat, user and network
+namespaces, IPv6 in the kernel, and a listener for notifications. A launch without one of them is refused and
+names it. `cloche probe` tries all of it. No other program is needed: no nft, slirp or pasta.
+
+What is lost, beside what `process` loses: every destination over UDP (QUIC, NTP) and ICMP (ping); inside, the
+ports 53 and {relay} of loopback are taken.
+"""
+
 WORKSPACE = """
 ## `workspace` confines nothing
 
@@ -163,7 +205,7 @@ within its reach as well: their fifth answer in `cloche status` names it.
 
 def render() -> str:
     """The whole document."""
-    parts = [HEAD, _promises(), PROCESS, _proofs(), _landlock(), _calls(), WORKSPACE, _auto()]
+    parts = [HEAD, _promises(), PROCESS, _proofs(), _landlock(), _calls(), _supervised(), WORKSPACE, _auto()]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 
@@ -184,6 +226,10 @@ def _proofs() -> str:
         "|---|---|",
     ]
     return "\n".join(lines + [f"| `{ident}` | {text} |" for ident, text in CLAIMS])
+
+
+def _supervised() -> str:
+    return SUPERVISED.format(relay=RELAY_PORT, rows=f"{DENIED_SIZE:,}")
 
 
 def _landlock() -> str:

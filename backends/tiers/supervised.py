@@ -19,7 +19,7 @@ class SupervisedTier:
     name = "supervised"
     confined = True
     promise = (
-        "all of `process`, and a private network: only listed destinations are reached, over TCP; every "
+        "all of process, and a private network: only listed destinations are reached, over TCP; every "
         "other packet is refused and counted by destination"
     )
     stays_false = (

@@ -184,6 +184,8 @@ class Connection:
         else:
             if events & GONE:
                 self._lose(self._client, self._down)
+                if self._up.paused:
+                    self.end(broken=True)  # the answer that would let it go on has nobody to go to
             self._move(*((self._down, self._up) if events & WRITE else (self._up, self._down)))
 
     def _upstream_ready(self, events: int) -> None:
@@ -194,8 +196,6 @@ class Connection:
         assert self._upstream is not None
         if events & GONE:
             self._lose(self._upstream, self._up)
-        if self._requests is not None and self._requests.waiting:
-            self._answer(self._upstream, self._up, self._requests)
         self._move(*((self._up, self._down) if events & WRITE else (self._down, self._up)))
 
     def _lose(self, side: socket.socket, into: Flow) -> None:
@@ -214,7 +214,8 @@ class Connection:
             return
         try:
             for flow in flows:
-                flow.move()
+                if flow is not self._down or not self._waits_for_answer():
+                    flow.move()
         except NotPassed as refused:
             self._not_passed(refused)
             return
@@ -226,16 +227,24 @@ class Connection:
         self._up.paused = self._requests.waiting
         return passed
 
-    def _answer(self, upstream: socket.socket, up: Flow, requests: Requests) -> None:
-        """The first bytes of the server's answer tell whether the protocol of the connection changed."""
+    def _waits_for_answer(self) -> bool:
+        """Whether the server has still to say if the protocol of the connection changes; raises NotPassed.
+
+        Nothing of its answer may go on before its beginning was looked at.
+        """
+        requests, up, upstream = self._requests, self._up, self._upstream
+        if requests is None or not requests.waiting:
+            return False
+        assert up is not None and upstream is not None
         try:
             start = upstream.recv(ANSWER, socket.MSG_PEEK)
-        except OSError:
-            return  # nothing yet, or a reset that the flow will meet
-        try:
-            up.resume(requests.answered(start))
-        except NotPassed as refused:
-            self._not_passed(refused)
+        except BlockingIOError:
+            return True
+        except ConnectionError:
+            start = b""
+        up.resume(requests.answered(start))
+        up.move()
+        return False
 
     def _watch(self) -> None:
         """Count what moved, and wait for what can move next."""

@@ -49,7 +49,8 @@ class Scratch:
         return lent
 
     def back(self, lent: memoryview) -> None:
-        self._spare = lent
+        """Take a buffer back and use it next: it is the one that the processor still has at hand."""
+        self._spare, self.view = self.view, lent
 
 
 class Flow:
@@ -116,6 +117,8 @@ class Flow:
 
     def resume(self, data: bytes) -> None:
         """Go on after a pause, and write ``data`` first."""
+        if self.ended:
+            return
         self.paused = False
         self._hold(memoryview(bytes(self._held) + data))
 

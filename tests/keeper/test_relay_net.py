@@ -97,6 +97,46 @@ def test_the_destination_may_end_its_direction_first_and_still_be_sent_to() -> N
         assert got == [b"y" * 3_000_000]
 
 
+def test_what_waits_costs_no_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Idle, half-closed both ways round, reset behind a slow reader: each is an event once."""
+    go = threading.Event()
+
+    def serve(client: socket.socket) -> None:
+        what = client.recv(1)
+        if what == b"r":
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    client.send(bytes(1 << 16))
+            relay_connection.reset(client)
+            return
+        if what == b"s":
+            client.shutdown(socket.SHUT_WR)
+        go.wait(LIMIT)
+
+    with served(serve) as (one, _), contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(one.connect()) for _ in range(4)]
+        for client, what in zip(clients, b"isch", strict=True):
+            client.sendall(b"r" if what == ord("h") else bytes([what]))
+        clients[2].shutdown(socket.SHUT_WR)
+        time.sleep(0.5)
+        turns = [0]
+        step = one.loop.step
+
+        def counted(limit: float = 60.0) -> None:
+            turns[0] += 1
+            step(limit)
+
+        one.call(lambda: monkeypatch.setattr(one.loop, "step", counted))
+        before = turns[0]
+        time.sleep(0.5)
+        spent = turns[0] - before
+        go.set()
+        # Waiting for the other half to go on looks once a second.
+        assert spent < 20
+
+
 def test_a_slow_reader_makes_the_sender_wait_and_loses_nothing() -> None:
     size = 64 << 20
     sent = [0]

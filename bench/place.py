@@ -18,15 +18,18 @@ SOURCE = ROOT / "bench" / "results" / "source"  # what was fetched once
 
 @contextmanager
 def place() -> Iterator[tuple[Path, dict[str, str]]]:
-    """A folder, and the environment that keeps all of Cloche's in it, which this process gets too. Boxes that
-    are left at the end are removed.
+    """A folder, and the environment that keeps all of Cloche's in it, which this process has for the while.
+    Boxes that are left at the end are removed.
     """
     work = Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))
     env = environment(work)
+    before = dict(os.environ)
     os.environ.update(env)
     try:
         yield work, env
     finally:
+        os.environ.clear()
+        os.environ.update(before)
         end(work, env)
 
 

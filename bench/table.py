@@ -11,6 +11,7 @@ from bench.rows import GROUPS, MORE_IS_BETTER, Row
 
 SCALES = {"ms": 1e3, "MiB": 1 / (1 << 20), "KiB": 1 / (1 << 10), "%": 1e2, "MB/s": 1e-6, "": 1.0}
 NOT_MEASURED = "not measured"
+LEFT_OUT = "left out by an option of this run"
 
 
 class Figures(NamedTuple):
@@ -77,9 +78,11 @@ def missing(row: Row, results: Results) -> str:
 
 
 def lines(rows: Iterable[Row], results: Results) -> list[str]:
-    """The table as text, group by group."""
+    """The table as text, group by group; rows that an option left out are counted and not listed."""
     out = []
-    for group, members in grouped(rows):
+    known = list(rows)
+    wanted = [row for row in known if results.absent.get(row.name) != LEFT_OUT]
+    for group, members in grouped(wanted):
         out += ["", f"{group:52} {'median':>9} {'p90':>9} {'min':>9} {'n':>4}  aim; ratio"]
         for row in members:
             found = figures(row, results)
@@ -92,6 +95,8 @@ def lines(rows: Iterable[Row], results: Results) -> list[str]:
                 notes.append(f"{number(found.ratio)} x {row.beside}")
             text = f"  {row.name:50} {cells} {found.samples:>4}  {row.unit}  {'; '.join(notes)}"
             out.append(text.rstrip())
+    if len(wanted) < len(known):
+        out += ["", f"{len(known) - len(wanted)} rows: {LEFT_OUT}"]
     return out
 
 

@@ -94,6 +94,13 @@ def test_a_row_without_samples_says_why_in_both_forms() -> None:
     assert "| plain | not measured: bwrap is not installed | | | | | | |" in marked
 
 
+def test_rows_that_an_option_left_out_are_counted() -> None:
+    text = table.lines([OURS, PLAIN], results({"plain": table.LEFT_OUT}, plain=[], ours=[0.05]))
+    assert text[-1] == f"1 rows: {table.LEFT_OUT}"
+    assert not any(line.strip().startswith("plain") for line in text)
+    assert any("plain" in line for line in table.markdown([OURS, PLAIN], results({"plain": table.LEFT_OUT})))
+
+
 def test_markdown_rows_have_as_many_cells_as_their_head() -> None:
     samples = {row.name: [0.001, 0.002] for row in ROWS[::2]}
     for line in table.markdown(ROWS, Results({}, samples, {})):

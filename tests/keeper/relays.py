@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -33,8 +33,9 @@ class Served:
         server: tuple[str, int],
         *,
         cap: int = relay_net.MAX_CONNECTIONS,
-        dial: Callable[[str, int], socket.socket] | None = None,
+        redirected: Sequence[socket.socket] = (),
     ) -> None:
+        """``redirected``: listeners to which a packet filter leads, by which the destination is known."""
         self.refusals: list[tuple[Refusal, int, str, int]] = []
         self.raised: list[str] = []
         self.dialled: list[tuple[str, int]] = []
@@ -44,17 +45,17 @@ class Served:
         self._log_write = log_write
         self.loop = Loop(lambda where, error: self.raised.append(f"{where}: {type(error).__name__}: {error}"))
         matcher = Matcher(map(parse, rules))
-        listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
-        self.address = listener.getsockname()
+        listeners = list(redirected) or [socket.create_server(("127.0.0.1", 0), backlog=4096)]
+        self.address = listeners[0].getsockname()
         self.relay = Relay(
             self.loop,
             Log(log_write),
-            [listener],
+            listeners,
             lambda address, port, said: matcher.destination(address, port, names, said),
             deny=lambda *refusal: self.refusals.append(refusal),
             caller=lambda _address, _port: (7, "curl"),
-            dial=dial or self._dial,
-            original=lambda _client: self.destination,
+            dial=self._dial,
+            original=relay_net.original if redirected else lambda _client: self.destination,
             cap=cap,
         )
         self._wake = socket.socketpair()

@@ -7,6 +7,7 @@ and are handed to the keeper: the relay's listeners, the name server's sockets, 
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from backends.tiers.root import BuildError
 DNS_PORT = 53
 BACKLOG = 1024  # connections that may wait for the relay
 DNS_BACKLOG = 64
+IPV6_OFF = "/proc/sys/net/ipv6/conf/lo/disable_ipv6"
 SOCKETS = 7  # of one box, in the order of build()
 
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
@@ -41,6 +43,10 @@ def build(plan: NetworkPlan) -> tuple[socket.socket, ...]:
     IPv6) and the netlink socket of the packet filter.
     """
     try:
+        _allow_ipv6()
+    except OSError as error:
+        raise BuildError("ipv6", "IPv6 is switched on", error) from error
+    try:
         netlink.local_routes()
     except OSError as error:
         raise BuildError("network", "every destination is led to the packet filter", error) from error
@@ -51,6 +57,16 @@ def build(plan: NetworkPlan) -> tuple[socket.socket, ...]:
     except OSError as error:
         raise BuildError("network", "relay and name server listen inside", error) from error
     return (*made, _filter(plan))
+
+
+def _allow_ipv6() -> None:
+    """Undoes what a host may hand on to new network namespaces (net.core.devconf_inherit_init_net)."""
+    fd = os.open(IPV6_OFF, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if os.read(fd, 2).strip() != b"0":
+            os.pwrite(fd, b"0", 0)
+    finally:
+        os.close(fd)
 
 
 def _bound(

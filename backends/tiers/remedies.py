@@ -22,8 +22,11 @@ REMEDIES: dict[str, str] = {
     "landlock": "use a kernel from 5.19 with Landlock enabled: lsm=landlock,... on its command line",
     "seccomp": "use a kernel from 5.5 with CONFIG_SECCOMP_FILTER, and not under a filter that has a listener",
     "network": "allow network namespaces: sysctl user.max_net_namespaces=10000",
+    "ipv6": "use a kernel with IPv6, which ipv6.disable=1 on its command line takes away; or take --tier "
+    "process, which holds no list of destinations",
     "nftables": "use a kernel with nf_tables, nft_ct, nft_reject_inet, nft_redir and nft_chain_nat: as root "
-    "modprobe -a nf_tables nft_ct nft_reject_inet nft_redir nft_chain_nat; or state --tier process",
+    "modprobe -a nf_tables nft_ct nft_reject_inet nft_redir nft_chain_nat; or take --tier process, which holds no "
+    "list of destinations",
     "capabilities": "see keeper.log, and report it: capabilities could not be dropped",
     "cgroup": "allow control group namespaces: sysctl user.max_cgroup_namespaces=10000",
     "uts": "allow UTS namespaces: sysctl user.max_uts_namespaces=10000",

@@ -18,7 +18,7 @@ from backends.egress.artefact import Artefact
 from backends.errors import ClocheError, Refused
 from backends.host import probes
 from backends.kernel import bpf, namespaces, netlink, nftables, seccomp
-from backends.tiers import auto, supervised
+from backends.tiers import auto, netns, supervised
 from tests.boundary import harness
 
 SUPERVISED = harness.policy(tier="supervised")
@@ -176,6 +176,29 @@ def test_a_filter_that_lets_something_pass_is_found_by_the_boxs_own_proof(
         pass
     assert failure.value.args[0]["what"] == "the proof network failed"
     assert "a datagram to 192.0.2.1 port 9 was not refused" in failure.value.args[0]["why"]
+
+
+def test_a_kernel_without_ipv6(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netns, "IPV6_OFF", "/proc/sys/net/ipv6.of.a.kernel.without")
+    with pytest.raises(Refused) as refused, harness.box(SUPERVISED, tier=supervised.TIER):
+        pass
+    assert refused.value.code == "launch-ipv6"
+    assert "IPv6 is switched on: No such file or directory" in refused.value.why
+
+
+def test_a_host_that_hands_on_that_ipv6_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """net.core.devconf_inherit_init_net, which may be set on a hardened host, by its effect."""
+    real = namespaces.loopback_up
+
+    def handed_on() -> None:
+        with open("/proc/sys/net/ipv6/conf/lo/disable_ipv6", "w") as file:
+            file.write("1")
+        real()
+
+    monkeypatch.setattr(namespaces, "loopback_up", handed_on)
+    with harness.box(SUPERVISED, tier=supervised.TIER) as box:
+        script = "import socket; print(socket.socket(10).connect_ex(('2606:4700::1', 443)))"
+        assert box.python(script).out == "111\n"
 
 
 def test_probe_and_auto_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,6 +43,7 @@ class Activity(NamedTuple):
     others: int  # starts of programs without a row
     lost: tuple[tuple[str, int], ...]  # what could not be written down, by name, with its number
     spans: Mapping[int, Span]  # by session
+    generations: tuple[Mapping[str, object], ...] = ()  # changes of the policy that a person accepted
 
 
 def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Activity:
@@ -50,6 +51,7 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
     programs: dict[tuple[str, tuple[str, ...]], ProgramRow] = {}
     lost: dict[str, int] = {}
     spans: dict[int, Span] = {}
+    generations: list[Mapping[str, object]] = []
     executed = others = 0
     for record in records:
         data = record.data
@@ -65,6 +67,8 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
                 programs[key] = ProgramRow(*key, 1, record.time)
             else:
                 others += 1
+        elif record.kind == "policy":
+            generations.append({**data, "time": record.time})
         elif record.kind in ("lost", "torn", "damaged", "unreadable"):
             count = data.get("count", 1)
             what = str(data.get("what", "")) if record.kind == "lost" else f"journal lines ({record.kind})"
@@ -75,7 +79,8 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
                 spans[number] = Span(record.seq, 0, "")
             elif type(number) is int and number in spans:
                 spans[number] = spans[number]._replace(last=record.seq, head=record.hash)
-    return Activity(tuple(programs.values()), executed, others, tuple(sorted(lost.items())), spans)
+    rows = tuple(programs.values())
+    return Activity(rows, executed, others, tuple(sorted(lost.items())), spans, tuple(generations))
 
 
 def export_receipt(
@@ -99,7 +104,10 @@ def export_receipt(
         "repository": row.repository,
         "base": {"commit": snapshot.base, "tree": snapshot.base_tree, "ref": row.base_ref},
         "snapshot": {"id": snapshot.id, "created": snapshot.created, "stat": snapshot.stat._asdict()},
-        "policy": {"digest": review.policy_digest, "resolved": dict(policy)},
+        "policy": {
+            "digest": review.policy_digest, "resolved": dict(policy),
+            "generations": [dict(generation) for generation in done.generations],
+        },
         "journal": anchor._asdict(),
         "artefacts": {name: dict(facts) for name, facts in artefacts.items()},
         "changes": [

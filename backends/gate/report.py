@@ -37,7 +37,7 @@ def render(
         _ran(review.sessions, done),
         _denied(review),
         _unseen(review, done),
-        _policy(review, policy),
+        _policy(review, policy, done),
         _how_to_apply(review),
     ]
     return "\n".join(parts)
@@ -169,10 +169,20 @@ def _unseen(review: ReviewView, done: Activity) -> str:
     return said + (fenced(rows) if rows else "Nothing is known to be missing.\n")
 
 
-def _policy(review: ReviewView, policy: Mapping[str, object]) -> str:
+def _policy(review: ReviewView, policy: Mapping[str, object], done: Activity) -> str:
     text = json.dumps(policy, indent=1, sort_keys=True, ensure_ascii=True)
     said = f"## Policy\n\nResolved at creation; SHA-256 {_hex(review.policy_digest)}.\n\n"
+    if done.generations:
+        said = (
+            f"## Policy\n\nResolved at creation, and changed since; SHA-256 {_hex(review.policy_digest)}.\n\n"
+        )
+        said += fenced(_generation(one) for one in done.generations) + "\n"
     return said + _block(text.split("\n"))
+
+
+def _generation(data: Mapping[str, object]) -> str:
+    who = f"{'the script ' if data.get('scripted') is True else ''}{data.get('who')}"
+    return f"generation {data.get('generation')}: {data.get('key')} {data.get('value')}, accepted by {who}"
 
 
 def _how_to_apply(review: ReviewView) -> str:

@@ -61,7 +61,6 @@ def propose(paths: BoxPaths, key: str, value: str) -> Proposal:
     manifest = load(paths)
     now = generations.standing(paths, manifest)
     change = Change(key, str(spelled) if told.is_list else value)
-    refuse_forbidden(change, now.policy)
     return make(paths, manifest, now, change).proposal
 
 
@@ -79,6 +78,7 @@ def refuse_forbidden(change: Change, policy: Policy) -> None:
 
 def make(paths: BoxPaths, manifest: Manifest, now: Standing, change: Change) -> Made:
     """Try one change; ``Refused`` when it cannot be made, changes more than itself, or changes nothing."""
+    refuse_forbidden(change, now.policy)
     repository = None if manifest.detached else Path(manifest.repository)
     target, kind = _target(repository)
     before = _text(target)
@@ -99,7 +99,6 @@ def make(paths: BoxPaths, manifest: Manifest, now: Standing, change: Change) -> 
             code="nothing-to-change",
         )
     _only(change, now.policy, policy)
-    refuse_forbidden(change, now.policy)
     sources = delta.origins(now.sources, plain.sources, changed.sources, change.key)
     live = (
         change.key == LIVE_KEY
@@ -179,7 +178,10 @@ def _without(policy: Policy, change: Change) -> Policy:
 
 
 def _only(change: Change, before: Policy, after: Policy) -> None:
-    """``Refused`` when more than the named key differs. What is writable is no longer listed as readable."""
+    """``UsageError`` when more than the named key differs.
+
+    What is writable is no longer listed as readable, and a grant brings the masks that now lie below it.
+    """
     room, _, name = change.key.partition(".")
     rest = {field for field in Policy._fields if getattr(before, field) != getattr(after, field)}
     if rest - {room}:
@@ -189,6 +191,8 @@ def _only(change: Change, before: Policy, after: Policy) -> None:
     old, new = getattr(before, room), getattr(after, room)
     moved = {field for field in old._fields if getattr(old, field) != getattr(new, field)}
     with_it = {"write": {"read", "hidden"}}.get(name, set())
+    if set(before.fs.deny) <= set(after.fs.deny):
+        with_it = with_it | {"deny"}
     if moved - {name} - with_it:
         raise _more(change, f"{room}.{sorted(moved - {name} - with_it)[0]}")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.cli.table import BY_NAME, VERBS
-from backends.snapshots import BoxRow
+from backends.snapshots import BoxRow, Explanation
 from tests.support import Done, cloche_argv, wait_until
 
 pytestmark = pytest.mark.flow
@@ -58,10 +58,14 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     do("diff", "b")
     assert do("propose", "b", "--stop")["checks"]
     assert do("denials", "b")["total"] == 1
+    (explained,) = do("explain", "b", "/usr/no")["explanations"]
+    assert set(explained) == {*Explanation._fields, "count"}
+    assert do("learn", "b")["profile"]
     assert do("log", "b")["records"][0]["kind"] == "created"
     do("export", "b", "--out", str(repo.parent / "out"))
     do("verify", str(repo.parent / "out"))
     do("reopen", "b")
+    assert do("allow", "b", "resources.procs=199", "--yes", "--as", "t")["live"] is False
     do("propose", "b")
     do("apply", "b", "--as", "t")
     do("stop", "b")

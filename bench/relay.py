@@ -40,12 +40,16 @@ class Samples(NamedTuple):
     latency: dict[str, list[float]]
 
     def ratio(self) -> float:
-        """Median throughput through the relay over that of a direct connection; the aim is 0.6."""
-        return median(self.throughput[RELAYED]) / median(self.throughput[DIRECT])
+        """Throughput through the relay over that of a direct connection in the same round, in the median; the
+        aim is 0.6.
+        """
+        pairs = zip(self.throughput[RELAYED], self.throughput[DIRECT], strict=True)
+        return median(relayed / direct for relayed, direct in pairs)
 
     def added(self) -> float:
         """Seconds that the relay adds until the first byte, in the median; the aim is less than 0.002."""
-        return median(self.latency[FIRST_RELAYED]) - median(self.latency[FIRST_DIRECT])
+        pairs = zip(self.latency[FIRST_RELAYED], self.latency[FIRST_DIRECT], strict=True)
+        return median(relayed - direct for relayed, direct in pairs)
 
 
 def sample(rounds: int) -> Samples:

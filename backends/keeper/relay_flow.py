@@ -13,6 +13,7 @@ smaller portions. ``bench/relay.py`` has the figures.
 from __future__ import annotations
 
 import errno
+import mmap
 import socket
 from collections.abc import Callable
 
@@ -39,18 +40,23 @@ class Scratch:
     __slots__ = ("_spare", "held", "view")
 
     def __init__(self) -> None:
-        self.view = memoryview(bytearray(BLOCK))
+        self.view = _buffer()
         self.held = 0  # bytes
         self._spare: memoryview | None = None
 
     def lend(self) -> memoryview:
         """The buffer as it is, for a flow to keep; another one is used from now on."""
-        lent, self.view, self._spare = self.view, self._spare or memoryview(bytearray(BLOCK)), None
+        lent, self.view, self._spare = self.view, self._spare or _buffer(), None
         return lent
 
     def back(self, lent: memoryview) -> None:
         """Take a buffer back and use it next: it is the one that the processor still has at hand."""
         self._spare, self.view = self.view, lent
+
+
+def _buffer() -> memoryview:
+    # Mapped and not allocated: it costs memory only as far as it is used.
+    return memoryview(mmap.mmap(-1, BLOCK, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 class Flow:

@@ -497,6 +497,32 @@ def test_the_journal_opens_while_five_thousand_connections_come(tmp_path: Path) 
     assert len((tmp_path / "journal.jsonl").read_text().splitlines()) == 21
 
 
+def test_without_any_descriptor_left_a_connection_is_refused_and_later_ones_are_served() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with served(echo) as (one, _), contextlib.ExitStack() as stack:
+        early = stack.enter_context(socket.socket())
+        early.settimeout(LIMIT)
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        fillers: list[int] = []
+        while not fillers or fillers[-1] < highest:
+            fillers.append(os.open(os.devnull, os.O_RDONLY))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (fillers[-1] + 1, hard))
+        try:
+            with contextlib.suppress(ConnectionResetError):
+                early.connect(one.address)
+                assert refused(early)
+            one.settle(lambda: one.relay.counts().refused == 1)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for filler in fillers:
+                os.close(filler)
+        assert one.refusals[0][0].object == "descriptors"
+        assert "could not be accepted: Too many open files" in one.log()[0]
+        with one.connect() as client:
+            client.sendall(b"x")
+            assert client.recv(1) == b"x"
+
+
 class _Flood:
     """A process that opens connections and keeps them; its descriptors are its own."""
 

@@ -26,8 +26,8 @@ PERIOD = 0.5
 PATIENCE = 1.5
 """Seconds after which a box that has not answered is said not to answer."""
 
-SETTLE = 0.1
-"""Seconds between a change in a tree and its reading: changes come in bursts."""
+SETTLE = 0.02
+"""Seconds between a change in a tree and its reading: one write is several events."""
 
 STAT_SETTLE = 1.0
 """The same, when only the figures of a tree's diff are on screen."""
@@ -42,7 +42,11 @@ READERS = 2
 """Trees read at the same time."""
 
 DIFF_SHARE = 10
-"""A reading takes at most one part in this many of a box's time, however large its tree is."""
+"""Readings take at most one part in this many of a box's time, however large its tree is."""
+
+CREDIT = 0.25
+"""Seconds of reading that a tree at rest saves up: the first changes after it are shown at once, a box that
+writes without end falls back to its share."""
 
 
 class BoxesRead(Message):
@@ -98,10 +102,18 @@ class _Tree:
         self.earliest = 0.0
         self.touched = 0.0  # when the last change was told
         self.told = False  # whether all changes are told
+        self.credit = CREDIT
+        self.settled = time.monotonic()  # when the credit was counted last
 
     @property
     def next(self) -> float:
         return max(self.due, self.earliest)
+
+    def was_read(self, began: float, now: float) -> None:
+        """A reading took from ``began`` to ``now``: another one may begin once it is paid for."""
+        saved = min(CREDIT, self.credit + (began - self.settled) / DIFF_SHARE)
+        self.credit, self.settled = saved - (now - began), now
+        self.earliest = now + DIFF_SHARE * max(0.0, -self.credit)
 
 
 class _Asked:
@@ -200,9 +212,7 @@ class Publisher:
                     due = self._trees.setdefault(key, _Tree()).next
                     reading = ("diff", key) in self._asked
                 if due <= now:
-                    self._ask(
-                        "diff", key, partial(self._diff, key, DIFF_PERIOD if key in diffs else STAT_PERIOD)
-                    )
+                    self._ask("diff", key, partial(self._diff, key))
                 elif not reading:
                     wait = min(wait, due - now)
             self._wake.wait(max(0.01, wait))
@@ -242,6 +252,8 @@ class Publisher:
         finally:
             with self._lock:
                 self._asked.pop((kind, key), None)
+            if kind == "diff":
+                self._wake.set()  # only now: while it counts as under way the next one is not planned
 
     def _failed(self, kind: str, key: str, error: Exception, why: str) -> None:
         if kind == "list":
@@ -262,19 +274,19 @@ class Publisher:
         view = self._engine.view(key)
         self._changed("view", key, view, BoxRead(view))
 
-    def _diff(self, key: str, period: float) -> None:
+    def _diff(self, key: str) -> None:
         with self._reading:
             began = time.monotonic()
             diff = self._engine.snapshot_diff(key, still=False)
             now = time.monotonic()
         with self._lock:
             tree = self._trees.setdefault(key, _Tree())
-            tree.earliest = now + DIFF_SHARE * (now - began)
+            tree.was_read(began, now)
+            looked_at = key in self._diffs  # now: the screen may have changed meanwhile
             if tree.touched >= began:  # it may have been read before that change
-                tree.due = now + (SETTLE if period == DIFF_PERIOD else STAT_SETTLE)
+                tree.due = now + (SETTLE if looked_at else STAT_SETTLE)
             else:
-                tree.due = math.inf if tree.told else now + period
-        self._wake.set()
+                tree.due = math.inf if tree.told else now + (DIFF_PERIOD if looked_at else STAT_PERIOD)
         self._changed("diff", key, (diff.base, diff.tree, diff.skipped), DiffRead(key, diff))
 
     def _changed(self, kind: str, key: str, value: object, message: Message) -> None:

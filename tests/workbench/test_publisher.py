@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 from textual.message import Message
 
+from app.workers import publisher as publishing
 from app.workers.publisher import BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
 from backends.errors import Busy
 from tests.workbench import frozen
@@ -154,7 +155,7 @@ def test_a_tree_in_which_nothing_changes_is_not_read_again() -> None:
         assert reads(engine) == before <= 2
 
 
-def test_reading_a_tree_that_changes_all_the_time_takes_a_tenth_of_the_time_at_most() -> None:
+def test_reading_a_tree_that_changes_all_the_time_falls_back_to_a_tenth_of_the_time() -> None:
     engine = frozen.FrozenEngine()
     engine.wait = lambda verb, ref: time.sleep(0.1) if verb == "diff" else None
     with running(engine) as (publisher, _):
@@ -164,7 +165,24 @@ def test_reading_a_tree_that_changes_all_the_time_takes_a_tenth_of_the_time_at_m
         while time.monotonic() < end:
             engine.watches[KEYS[0]].event.set()
             time.sleep(0.01)
-        assert 2 <= reads(engine) <= 4
+        first = reads(engine)
+        assert 2 <= first <= 7  # what it had saved up, and its share since
+
+
+@pytest.mark.parametrize("took", [0.02, 0.1, 2.0])
+def test_a_tree_at_rest_saves_up_a_few_readings_and_never_more(took: float) -> None:
+    tree = publishing._Tree()
+    begin = now = tree.settled
+    spent = 0.0
+    while now < begin + 500:
+        tree.was_read(now, now + took)
+        spent += took
+        now = max(now + took, tree.earliest)
+    assert spent <= 500 / publishing.DIFF_SHARE + publishing.CREDIT + took
+    for _ in range(int(publishing.CREDIT / took)):  # after a long rest the first ones wait for nothing
+        now += 600
+        tree.was_read(now, now + took)
+        assert tree.earliest <= now + took
 
 
 def test_a_change_while_a_tree_is_read_is_not_missed() -> None:

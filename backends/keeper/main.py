@@ -24,6 +24,7 @@ from backends.errors import ClocheError, Refused
 from backends.keeper import protocol
 from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop
+from backends.kernel import title
 from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, prctl
 from backends.policy import canonical
 from backends.policy.model import Policy
@@ -66,7 +67,13 @@ class Starter:
 def main(root: str, ready_fd: int) -> NoReturn:
     """Leave whoever started this process, and :func:`serve`."""
     detach()
+    title.replace(*shown(root))
     serve(root, ready_fd)
+
+
+def shown(root: str) -> tuple[str, str]:
+    """Under which name and arguments the keeper of the box in ``root`` is listed."""
+    return "cloche-keeper", f"cloche keeper {os.path.basename(root)}"
 
 
 def serve(root: str, ready_fd: int, intact: frozenset[str] = frozenset()) -> NoReturn:
@@ -179,14 +186,18 @@ class _Serving:
         self._server: Server | None = None
         self._requests: Requests | None = None
         self._failure: ClocheError | None = None
+        _raise_limits()  # init inherits them
         manifest = settled(paths)
+        # Whatever a box without a pid namespace leaves behind is handed to us instead of to the host's init.
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        # Ends with us, should anything from here on keep the box from starting.
+        begun = tiers.get(manifest.tier).begin()
         policy = load_policy(paths, manifest)
+        if policy.tier != manifest.tier:
+            raise _tampered(f"policy.json asks for {policy.tier}, the box was made as {manifest.tier}")
         earlier = liveness.read(paths).facts.get("disk_base")
         tier = tiers.get(policy.tier)
         trace.point("keeper: policy loaded")
-        # Whatever a box without a pid namespace leaves behind is handed to us instead of to the host's init.
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        _raise_limits()
         spec = LaunchSpec(
             paths,
             policy,
@@ -195,6 +206,7 @@ class _Serving:
             manifest.payload_gid,
             manifest.detached,
             manifest.tree_provider,
+            begun,
         )
         # Checked while the box is built and proves its claims; no session starts before the verdict.
         self._verification = _verification(spec, manifest, intact)

@@ -7,22 +7,23 @@ import socket
 
 from backends.kernel.syscalls import close_from
 
-_CONTROL, _DEATH = 3, 4
+_FIRST = 3
 
 
-def keep_only(control: socket.socket, death: int) -> tuple[socket.socket, int]:
-    """Closes all descriptors but the control socket and the death pipe, and gives 0 to 2 to /dev/null.
+def keep_only(control: socket.socket, *others: int) -> tuple[socket.socket, list[int]]:
+    """Closes all descriptors but the control socket and ``others``, and gives 0 to 2 to /dev/null.
 
-    Returns both under their new numbers; the objects given here are spent.
+    Returns them under their new numbers; the objects given here are spent.
     """
+    beyond = _FIRST + 1 + len(others)
     high = []
-    for fd in (os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC), control.detach(), death):
-        while fd <= _DEATH:
+    for fd in (os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC), control.detach(), *others):
+        while fd < beyond:
             fd = os.dup(fd)
         high.append(fd)
     for target in (0, 1, 2):
         os.dup2(high[0], target)
-    os.dup2(high[1], _CONTROL, inheritable=False)
-    os.dup2(high[2], _DEATH, inheritable=False)
-    close_from(_DEATH + 1)
-    return socket.socket(fileno=_CONTROL), _DEATH
+    for target, fd in enumerate(high[1:], _FIRST):
+        os.dup2(fd, target, inheritable=False)
+    close_from(beyond)
+    return socket.socket(fileno=_FIRST), list(range(_FIRST + 1, beyond))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import pickle
 import signal
 import socket
 import threading
@@ -77,19 +78,46 @@ class LaunchError(Exception):
         self.why = why
 
 
-def launch(build: Build) -> Launched:
-    """Forks the chain and waits until init is confined. ``LaunchError`` leaves nothing running."""
-    control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-    death_read, death = os.pipe2(os.O_CLOEXEC)
-    builder = os.fork()
-    if builder == 0:
-        _builder(build, inner, death_read)
-    entering = _Entering(build.groups, builder)
-    inner.close()
-    os.close(death_read)
+class Builder:
+    """The first process of a launch, waiting to be told what to build.
+
+    Forked before its forker has read and decided anything: what that touches of their common memory is no
+    longer shared, and the box's init, which comes of this process, would keep it as long as the box lives.
+    """
+
+    def __init__(self) -> None:
+        self.control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        death_read, self.death = os.pipe2(os.O_CLOEXEC)
+        plan, self._plan = os.pipe2(os.O_CLOEXEC)
+        self.pid = os.fork()
+        if self.pid == 0:
+            _builder(plan, inner, death_read)
+        inner.close()
+        os.close(death_read)
+        os.close(plan)
+
+    def tell(self, build: Build) -> None:
+        """What to build; ``LaunchError`` when the process is gone."""
+        data = memoryview(pickle.dumps(build))
+        try:
+            while data:
+                data = data[os.write(self._plan, data) :]
+        except BrokenPipeError as error:
+            raise LaunchError("init", "the box starts", "its first process ended without a word") from error
+        finally:
+            os.close(self._plan)
+            self._plan = -1
+
+
+def launch(build: Build, begun: Builder | None = None) -> Launched:
+    """Goes on with ``begun`` until init is confined. ``LaunchError`` leaves nothing running."""
+    first = begun or Builder()
+    builder, control, death = first.pid, first.control, first.death
     pidfd = notify = -1
     network: tuple[socket.socket, ...] = ()
     try:
+        first.tell(build)
+        entering = _Entering(build.groups, builder)
         control.settimeout(PATIENCE)
         _expect(control, "unshared")
         trace.point("launch: builder has namespaces")
@@ -214,15 +242,17 @@ def _expect(control: socket.socket, *events: str) -> tuple[Message, list[int]]:
 # ---- the builder, outside the process namespace still
 
 
-def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
+def _builder(plan: int, control: socket.socket, death: int) -> NoReturn:
     try:
         trace.point("builder: begins")
         # Objects of the caller that close a descriptor when they are collected must not close ours.
         gc.freeze()
         os.setsid()
         prctl(PR_SET_DUMPABLE, 1)  # or our own files in /proc are not ours to write
-        control, death = keep_only(control, death)
+        control, (death, plan) = keep_only(control, death, plan)
         trace.point("builder: alone")
+        build = _told(plan)
+        trace.point("builder: told")
         privileged = os.geteuid() == 0
         uid, gid = os.geteuid(), os.getegid()
         if privileged and build.root.lowers:
@@ -255,6 +285,19 @@ def _builder(build: Build, control: socket.socket, death: int) -> NoReturn:
         os._exit(0)
     except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
         _report(control, error)
+
+
+def _told(plan: int) -> Build:
+    """What the caller wants built; when it gives up instead, the process ends."""
+    data = bytearray()
+    while part := os.read(plan, 1 << 16):
+        data += part
+    os.close(plan)
+    if not data:
+        os._exit(0)
+    build = pickle.loads(data)  # noqa: S301 (our own forker's, through a pipe that nobody else has)
+    assert isinstance(build, Build)
+    return build
 
 
 def _map_self(extents: tuple[tuple[namespaces.Extent, ...], tuple[namespaces.Extent, ...]]) -> None:

@@ -54,6 +54,9 @@ class ProcessTier:
     def refusals(self, policy: Policy) -> tuple[Refusal, ...]:
         return (*_network_refusals(policy), *policy_refusals(policy), *host_refusals(policy))
 
+    def begin(self) -> launcher.Builder | None:
+        return launcher.Builder()
+
     def launch(self, spec: LaunchSpec) -> LiveBox:
         return start(self.name, spec, self.refusals(spec.policy))
 
@@ -69,7 +72,7 @@ def start(
         trace.point("launch: limits")
         prepared = prepare(spec, held, networking)
         trace.point("launch: plan")
-        launched = launcher.launch(prepared.build)
+        launched = launcher.launch(prepared.build, spec.begun)
         trace.point("launch: boundary")
     except launcher.LaunchError as error:
         _remove(held)

@@ -16,6 +16,7 @@ from backends.values import Enforcement, NotObserved, ProcessId
 if TYPE_CHECKING:
     from backends.egress.pins import Pins
     from backends.kernel.nftables import Entry
+    from backends.tiers.launcher import Builder
 
 
 class Refusal(NamedTuple):
@@ -36,6 +37,7 @@ class LaunchSpec(NamedTuple):
     payload_gid: int
     detached: bool  # no source repository
     tree_provider: str = "checkout"  # checkout: the tree is a folder; overlay: changes over shared layers
+    begun: Builder | None = None  # what Tier.begin returned; the launch is its owner
 
 
 class BoxNetwork(NamedTuple):
@@ -85,6 +87,10 @@ class Tier(Protocol):
 
     def refusals(self, policy: Policy) -> tuple[Refusal, ...]:
         """Every key or host requirement that keeps this tier from enforcing ``policy``; empty: it can."""
+        ...
+
+    def begin(self) -> Builder | None:
+        """Fork what :meth:`launch` goes on with as ``spec.begun``, before its caller grows; None: nothing."""
         ...
 
     def launch(self, spec: LaunchSpec) -> LiveBox:

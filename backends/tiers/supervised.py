@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from backends.errors import UsageError
 from backends.policy.fit import misfits
 from backends.policy.model import Policy
-from backends.tiers import process
+from backends.tiers import launcher, process
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 
 
@@ -32,6 +32,9 @@ class SupervisedTier:
             *process.policy_refusals(policy),
             *process.host_refusals(policy),
         )
+
+    def begin(self) -> launcher.Builder | None:
+        return launcher.Builder()
 
     def launch(self, spec: LaunchSpec) -> LiveBox:
         from backends.tiers import networking

@@ -42,6 +42,9 @@ class WorkspaceTier:
             )
         return ()
 
+    def begin(self) -> None:
+        return None
+
     def launch(self, spec: LaunchSpec) -> LiveBox:
         refusals = self.refusals(spec.policy)
         if refusals:
@@ -91,7 +94,7 @@ def _launcher(control: socket.socket, death: int, settings: Settings) -> NoRetur
         os.setsid()
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        control, death = keep_only(control, death)
+        control, (death,) = keep_only(control, death)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
         try:

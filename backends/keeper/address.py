@@ -15,6 +15,7 @@ from pathlib import Path
 from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths, socket_path
 
+BACKLOG = 128  # clients that wait to be taken
 LONGEST = 107  # bytes
 
 

@@ -53,6 +53,12 @@ def identify(sock: socket.socket) -> Peer:
     return Peer(pid, uid)
 
 
+def pid(sock: socket.socket) -> int:
+    """Who connected to a socket, or who last called listen(2) on what it is connected to."""
+    found: int = _UCRED.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))[0]
+    return found
+
+
 def _pidfd(sock: socket.socket, pid: int) -> int:
     try:
         return struct.unpack("i", sock.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD, 4))[0]  # type: ignore[no-any-return]

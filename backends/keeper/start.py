@@ -13,8 +13,10 @@ from pathlib import Path
 
 from backends import trace
 from backends.boxes.layout import BoxPaths, runtime_dir
+from backends.digest import sha256
 from backends.errors import ClocheError, NoSuchBox, from_dict
-from backends.keeper import address, protocol, surroundings
+from backends.keeper import address, peer, protocol, surroundings
+from backends.keeper.log import Log
 from backends.keeper.protocol import Decoder, ProtocolError
 
 START_TIMEOUT = 30.0  # seconds from the start of a keeper to a ready box
@@ -32,8 +34,8 @@ KEPT = (
     "CLOCHE_TRACE",
 )
 SCRIPT = Path(__file__).with_name("__main__.py")
-BACKLOG = 128
-_DEFAULTS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_DEFAULTS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 _started: list[int] = []  # children of ours that fork a zygote and end
 
@@ -47,13 +49,17 @@ def launch(paths: BoxPaths) -> None:
             paths.keeper_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
         trace.point("start: asked")
-        warm()
+        try:
+            warm()
+        except OSError as error:
+            Log(log).failure("start: no zygote", error)
         if not _fork_from_zygote(paths, log, writer):
             _spawn(paths, log, writer)
         os.close(writer)
         writer = -1
         trace.point("start: forked")
         _await(reader, paths)
+        _collect()
     except FileNotFoundError as error:
         raise NoSuchBox(
             f"there is no box {paths.name}", f"{paths.root} is gone", "cloche ls", code="no-such-box"
@@ -107,37 +113,84 @@ def _run(words: list[str], variables: dict[str, str], fds: tuple[int, ...]) -> i
 
 
 def zygote_path() -> Path:
-    """The socket of the zygote for our surroundings: it passes on what we would have passed on."""
-    return runtime_dir() / f"zygote-{surroundings.of()[:20]}.sock"
+    """The socket of the zygote that passes on what we would have passed on, and has loaded what we run."""
+    where = f"{surroundings.of()}\0{sys.executable}\0{SCRIPT}"
+    return runtime_dir() / f"zygote-{sha256(os.fsencode(where)).hexdigest()[:20]}.sock"
 
 
 def warm() -> None:
-    """See that a zygote loads, or is there already; returns at once."""
+    """See that a zygote loads, or is there already; returns at once. ``OSError`` where none can be had."""
     _collect()
-    if os.environ.get(ZYGOTE_VARIABLE) == "0":
+    if not _wanted():
         return
     path = zygote_path()
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    lock = os.open(path.with_suffix(".lock"), flags, 0o600)
+    lock = _lock(path.with_suffix(".lock"))
+    if lock < 0:
+        return  # held by the one that lives, through a descriptor that it was given
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return  # held by the one that lives, through a descriptor that it was given
         path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as listener:
             address.bind(listener, path)
-            listener.listen(BACKLOG)
+            listener.listen(address.BACKLOG)
             null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-            log = os.open(path.with_suffix(".log"), flags | os.O_TRUNC, 0o600)
+            log = -1
             try:
+                log = os.open(path.with_suffix(".log"), _FLAGS | os.O_TRUNC, 0o600)
                 words = ["--zygote", os.fspath(path), "3"]
                 _started.append(_run(words, {}, (null, log, log, listener.fileno(), lock)))
             finally:
-                os.close(null)
-                os.close(log)
+                for fd in (null, log):
+                    if fd >= 0:
+                        os.close(fd)
     finally:
         os.close(lock)
+
+
+def sweep() -> int:
+    """Remove the files of zygotes that live no more; how many zygotes they were."""
+    swept = 0
+    for path in sorted(runtime_dir().glob("zygote-*.lock")):
+        try:
+            lock = _lock(path)
+        except OSError:
+            continue  # none of ours, or just taken away
+        if lock < 0:
+            continue
+        try:
+            for suffix in (".sock", ".log", ".lock"):
+                path.with_suffix(suffix).unlink(missing_ok=True)
+            swept += 1
+        finally:
+            os.close(lock)
+    return swept
+
+
+def _wanted() -> bool:
+    return os.environ.get(ZYGOTE_VARIABLE) != "0" and surroundings.comparable()
+
+
+def _lock(path: Path) -> int:
+    """The lock file at ``path``, locked; -1 where somebody else has it."""
+    while True:
+        fd = os.open(path, _FLAGS, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _leads_to(path, fd):
+                return fd
+        except BlockingIOError:
+            os.close(fd)
+            return -1
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # it was swept away before we had it
+
+
+def _leads_to(path: Path, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(fd))
+    except FileNotFoundError:
+        return False
 
 
 def _collect() -> None:
@@ -153,16 +206,21 @@ def _collect() -> None:
 
 def _fork_from_zygote(paths: BoxPaths, log: int, writer: int) -> bool:
     """Whether a zygote forked the keeper. Whatever goes wrong with it, the keeper can start by itself."""
-    if os.environ.get(ZYGOTE_VARIABLE) == "0":
+    if not _wanted():
         return False
     request = {"root": os.fspath(paths.root), "env": environment()}
+    until = time.monotonic() + ZYGOTE_PATIENCE
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
-        sock.settimeout(ZYGOTE_PATIENCE)
         try:
+            sock.settimeout(ZYGOTE_PATIENCE)
             address.connect(sock, zygote_path())
+            # One that still loads shows who started it, of whom the same holds.
+            if (other := peer.pid(sock)) != os.getpid() and not surroundings.within_reach(other):
+                return False
             data = protocol.encode(request)
             sent = sock.sendmsg([data], protocol.rights((log, writer)))
             sock.sendall(data[sent:])
+            sock.settimeout(max(0.001, until - time.monotonic()))
             answer = next(Decoder().feed(sock.recv(65536)), {})
         except (OSError, ProtocolError):
             return False

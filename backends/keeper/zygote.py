@@ -16,12 +16,13 @@ import select
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
 from backends import trace
 from backends.boxes.layout import BoxPaths
-from backends.keeper import peer, protocol, surroundings
+from backends.keeper import address, peer, protocol, surroundings
 from backends.keeper.log import Log
 from backends.kernel import inotify, title
 from backends.kernel.syscalls import close_from
@@ -31,6 +32,7 @@ IDLE = 600.0  # seconds without a request
 QUIET = 1.0  # seconds after the last request in which no layer is compared
 REQUEST_LIMIT = 65536  # bytes
 REQUEST_PATIENCE = 5.0  # seconds that a client gets to send its request, which it has ready
+SETTLED = 1.0  # seconds that a file of this program must have been as it is when we begin to load it
 FDS = 2  # with a request: the box's log, and where the keeper says that it is ready
 READY = 3  # the descriptor of a keeper's first word
 
@@ -52,6 +54,7 @@ def main(name: str, listening: int) -> NoReturn:
     """Serve ``listening``, bound to ``name``, detached from our starter, until there is a reason to end."""
     if os.fork():
         os._exit(0)
+    began = time.time_ns()
     os.setsid()
     os.chdir("/")
     os.umask(0o077)
@@ -61,7 +64,7 @@ def main(name: str, listening: int) -> NoReturn:
     gc.collect()
     gc.freeze()  # what is here by now is shared with every keeper
     gc.enable()
-    zygote.run()
+    zygote.run(began)
 
 
 class _Zygote:
@@ -70,15 +73,19 @@ class _Zygote:
         self._name = name
         self._bound = _identity(name)
         self._surroundings = surroundings.of()
-        self._loaded: tuple[tuple[str, int, int], ...] = ()
+        self._loaded: tuple[tuple[str, int, int, int], ...] = ()
         self._layers = Intact()
         listener.setblocking(False)
+        listener.listen(address.BACKLOG)  # again, so that who connects is told our pid (unix(7), SO_PEERCRED)
         # Children are nobody's to wait for; a keeper sets its own (see ``_become``).
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
-    def run(self) -> NoReturn:
-        """The loop; without requests the process sleeps in poll(2)."""
-        self._loaded = loaded()
+    def run(self, began: int) -> NoReturn:
+        """The loop; without requests the process sleeps in poll(2).
+
+        ``began``: when loading began, in ns since the epoch. What changed about then may be half in memory.
+        """
+        self._loaded = loaded(began - int(SETTLED * 1e9))
         watch = inotify.create()
         # Removing a bound socket's name changes its count of links: the socket itself is still open.
         events = inotify.IN_ATTRIB | inotify.IN_DELETE_SELF | inotify.IN_MOVE_SELF
@@ -105,6 +112,7 @@ class _Zygote:
             if self._listener.fileno() in ready:
                 going = self._accept() and going
         if self._named():
+            # The lock's file stays: who has it open already must not hold another lock than who comes later.
             os.unlink(self._name)
         self._accept()  # whoever came while the name still led to us
         os._exit(0)
@@ -146,6 +154,8 @@ class _Zygote:
         try:
             if len(fds) != FDS:
                 raise ValueError(f"{len(fds)} descriptors came with a request")
+            if _hung_up(client):
+                raise ValueError("nobody waits for this request any more")
             request = next(protocol.Decoder(REQUEST_LIMIT).feed(data), {})
             root, environment = request.get("root"), request.get("env")
             if not isinstance(root, str) or not isinstance(environment, dict):
@@ -167,7 +177,7 @@ class _Zygote:
 def _become(root: str, intact: frozenset[str], fds: list[int]) -> NoReturn:
     """Be the keeper of ``root`` from here on, as one that was started by itself."""
     try:
-        from backends.keeper.main import serve
+        from backends.keeper.main import serve, shown
 
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         log, ready = fds
@@ -178,10 +188,17 @@ def _become(root: str, intact: frozenset[str], fds: list[int]) -> NoReturn:
         close_from(READY + 1)
         os.setpgid(0, 0)  # in our session, which has no terminal; as its leader it could get one
         trace.begin(os.environ.get(trace.VARIABLE, ""))
-        title.replace("cloche-keeper", f"cloche keeper {root.rpartition('/')[2]}")
+        title.replace(*shown(root))
         serve(root, READY, intact)
     finally:
         os._exit(70)  # EX_SOFTWARE: only when the keeper could not even report
+
+
+def _hung_up(client: socket.socket) -> bool:
+    """Whether the client gave up meanwhile: its keeper started by itself, and may have been stopped since."""
+    poller = select.poll()
+    poller.register(client.fileno(), select.POLLRDHUP)
+    return bool(poller.poll(0))
 
 
 def _identity(name: str) -> tuple[int, int] | None:
@@ -192,17 +209,25 @@ def _identity(name: str) -> tuple[int, int] | None:
     return there.st_dev, there.st_ino
 
 
-def loaded() -> tuple[tuple[str, int, int], ...]:
-    """Every file of this program that is in memory: its path, when it changed, and its size."""
+def loaded(before: int | None = None) -> tuple[tuple[str, int, int, int], ...]:
+    """Every file of this program that is in memory, and the interpreter: path, inode, change time, size.
+
+    Not the modification time, which an installer sets: two releases may have the same. What changed after
+    ``before`` (ns since the epoch) is given as no file, and so is never found to be the same again.
+    """
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    found = []
+    paths = [sys.executable, os.__file__]
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if isinstance(path, str) and path.startswith(here + "/backends/"):
-            try:
-                status = os.stat(path)
-            except OSError:
-                found.append((path, 0, 0))
-            else:
-                found.append((path, status.st_mtime_ns, status.st_size))
+            paths.append(path)
+    found = []
+    for path in paths:
+        try:
+            status = os.stat(path)
+        except OSError:
+            found.append((path, 0, 0, 0))
+        else:
+            known = before is None or status.st_ctime_ns <= before
+            found.append((path, status.st_ino if known else -1, status.st_ctime_ns, status.st_size))
     return tuple(sorted(found))

@@ -55,6 +55,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "io_uring_setup": (425, 425),
     "ioctl": (16, 29),
     "ioperm": (173, -1),
+    "ioprio_get": (252, 31),
     "ioprio_set": (251, 30),
     "iopl": (172, -1),
     "kcmp": (312, 272),

@@ -2,9 +2,14 @@
 
 Comparing costs one stat(2) for each file, at every launch. Who lives longer than one launch can let the
 kernel tell (inotify(7)) whether anything below a layer was written, renamed, made, removed or had its mode
-changed; the watch is set before the comparison, so that nothing falls between. What it does not see is a
-change through another hard link of the same file, which only a process of the same user outside every box can
-make: such a one is found when the layer is next compared, at the latest by another zygote.
+changed; the watch is set before the comparison, so that nothing falls between.
+
+What it does not see, since inotify does not tell it: a file written through another hard link of it, or
+through a shared mapping (mmap(2)) that is held, of which the kernel tells only once it is gone; a network
+file system changed by another host; a disk written below its file system. A box can do none of these to a
+layer. A process of the same user outside every box can do the first two; they are found when the layer is
+next compared: by the next zygote, after something else changed in the layer, or by a keeper that starts by
+itself.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from backends.trees.seal import Check
 from backends.trees.watch import TreeWatch
 
 MOST = 8  # layers that are watched at a time; each of their folders takes kernel memory
+WATCHED = 4096  # folders of one layer; one with more is compared at every launch
 
 
 class _Held:
@@ -27,10 +33,10 @@ class _Held:
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
-        self.watch = TreeWatch(layer.files)
+        self.watch = TreeWatch(layer.files, most=WATCHED)
         self.check: Check | None = None
         try:
-            self._identity = _identity(layer.files)
+            self._identity = _identity(layer)
             if self.watch.complete:
                 self.check = Check([(layer.files, layer.seal)], workers=1)
         except BaseException:
@@ -40,9 +46,12 @@ class _Held:
     @property
     def unchanged(self) -> bool:
         """Whether what the layer's path leads to is what is watched, and nothing happened to it."""
-        return (
-            self.watch.complete and not self.watch.changed() and _identity(self.layer.files) == self._identity
-        )
+        if self.watch.changed() or not self.watch.complete:
+            return False
+        try:
+            return _identity(self.layer) == self._identity
+        except OSError:
+            return False  # it is gone, or closed to us
 
     def close(self) -> None:
         if self.check is not None:
@@ -56,11 +65,13 @@ class Intact:
     def __init__(self) -> None:
         self._held: dict[Path, _Held] = {}
         self._wanted: dict[Path, Layer] = {}
+        self._too_large: set[Path] = set()  # to be watched whole: not tried again at every launch
 
     def among(self, paths: BoxPaths) -> frozenset[str]:
         """The folders of those layers of a box that need no comparison now."""
         stack = _stack(paths)
-        self._wanted.update((layer.files, layer) for layer in stack if layer.files not in self._held)
+        known = self._held.keys() | self._too_large
+        self._wanted.update((layer.files, layer) for layer in stack if layer.files not in known)
         found = set()
         for layer in stack:
             held = self._held.get(layer.files)
@@ -91,6 +102,8 @@ class Intact:
         except OSError:
             return None
         if held.check is None or not held.check.descriptors:
+            if held.watch.folders >= WATCHED:
+                self._too_large.add(path)
             held.close()
             return None
         self._held[path] = held
@@ -112,9 +125,11 @@ class Intact:
         return [path for path, held in self._held.items() if held.check is None]
 
 
-def _identity(folder: Path) -> tuple[int, int]:
-    status = os.stat(folder, follow_symlinks=False)
-    return status.st_dev, status.st_ino
+def _identity(layer: Layer) -> tuple[int, ...]:
+    """Which folder a layer's path leads to, and by which seal it was compared."""
+    folder = os.stat(layer.files, follow_symlinks=False)
+    sealed = os.stat(layer.seal, follow_symlinks=False)
+    return folder.st_dev, folder.st_ino, sealed.st_dev, sealed.st_ino, sealed.st_ctime_ns, sealed.st_size
 
 
 def _stack(paths: BoxPaths) -> tuple[Layer, ...]:

@@ -130,6 +130,8 @@ class Check:
                 self._found = Broken(b"", f"{seal} is missing or torn")
                 return
             jobs.append((tree, blocks))
+        if not jobs:
+            return
         total = sum(block.records.count(b"\0") for _, blocks in jobs for block in blocks) // 2
         count = workers or (1 if total <= ALONE else min(MOST_WORKERS, os.cpu_count() or 1))
         for number in range(count):
@@ -178,9 +180,14 @@ class Check:
 
     def abandon(self) -> None:
         """End the check without its result."""
+        import select
         import signal
 
-        for pid, _ in self._running:
+        for pid, reader in self._running:
+            poller = select.poll()
+            poller.register(reader, select.POLLIN)
+            if poller.poll(0):
+                continue  # it ended, and where children are not waited for its number may be another's
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.result()

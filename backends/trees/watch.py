@@ -68,7 +68,11 @@ class TreeWatch:
         except OSError:
             os.close(self._root)
             raise
-        self._scan(b"")
+        try:
+            self._scan(b"")
+        except BaseException:
+            self.close()
+            raise
 
     def fileno(self) -> int:
         """Readable when :meth:`changed` has something to say."""

@@ -25,8 +25,8 @@ REMEDIES: dict[str, str] = {
     "ipv6": "use a kernel with IPv6, which ipv6.disable=1 on its command line takes away; or take --tier "
     "process, which holds no list of destinations",
     "nftables": "use a kernel with nf_tables, nft_ct, nft_reject_inet, nft_redir and nft_chain_nat: as root "
-    "modprobe -a nf_tables nft_ct nft_reject_inet nft_redir nft_chain_nat; or take --tier process, which holds no "
-    "list of destinations",
+    "modprobe -a nf_tables nft_ct nft_reject_inet nft_redir nft_chain_nat; or take --tier process, which "
+    "holds no list of destinations",
     "capabilities": "see keeper.log, and report it: capabilities could not be dropped",
     "cgroup": "allow control group namespaces: sysctl user.max_cgroup_namespaces=10000",
     "uts": "allow UTS namespaces: sysctl user.max_uts_namespaces=10000",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.boundary import harness
+from tests.boundary import harness, networked
 from tests.boundary.harness import Box
 
 
@@ -21,3 +21,15 @@ def confined() -> Iterator[Box]:
     """One box without network, with the default grants."""
     with harness.box() as one:
         yield one
+
+
+@pytest.fixture(scope="module")
+def supervised_box() -> Iterator[Box]:
+    """One box with a list of destinations that nobody answers at."""
+    with networked.listed(*networked.LISTED) as one:
+        yield one
+
+
+@pytest.fixture
+def seen(supervised_box: Box) -> networked.Seen:
+    return networked.Seen(supervised_box)

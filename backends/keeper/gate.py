@@ -350,6 +350,7 @@ class Gate:
                 return
             refusal = self._network.abstract(address.text)
         else:
+            self._network.remember(address, lambda: self._callers.get(note.pid))
             refusal = self._network.judge(address)
         if refusal is not None:
             caller = self._callers.get(note.pid)

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backends import trace
 from backends.boxes.layout import BoxPaths
@@ -31,8 +32,11 @@ from backends.keeper.sessions import Sessions
 from backends.keeper.state import Live, State
 from backends.kernel import cgroups
 from backends.kernel.seccomp import FilterSpec
-from backends.tiers.protocol import LaunchSpec, LiveBox
+from backends.tiers.protocol import BoxNetwork, LaunchSpec, LiveBox
 from backends.values import Claim, ProcessId
+
+if TYPE_CHECKING:
+    from backends.keeper.egress import Egress
 
 END_PATIENCE = 1.0  # seconds that init gets to end the tree itself before it is killed
 CENSUS_LIFE = 0.25  # seconds; a scan of /proc costs with every process of the host, and every pane asks
@@ -81,6 +85,7 @@ class Keeper:
         self._over = False
         self.gate: Gate | None = None
         self.link = Link(loop, box.control, self._hear, self._link_lost, log.failure)
+        self.egress = self._egress(box.network) if box.network is not None else None
         loop.add(box.pidfd, READ, self._init_ended)
         if box.notify is not None and filter_spec is not None:
             self.gate = Gate(
@@ -150,7 +155,9 @@ class Keeper:
         if self.gate is not None:
             policy = self.spec.policy
             reach = Reach(policy, self.box.inside_tree, self.box.inside_home, person)
-            self.gate.begin(reach, Network(policy))
+            self.gate.begin(reach, Network(policy, self.egress.asked if self.egress else None))
+        if self.egress is not None:
+            self.egress.begin()
         self.exits.begin()
         self._tick()
         self._look()
@@ -161,6 +168,8 @@ class Keeper:
         self._exits.tick()
         if self.gate is not None:
             self.gate.tick()
+        if self.egress is not None:
+            self.egress.tick()
         if self.recorder.subscribers:
             self.recorder.read_back()
         if not self.stopping and self.state.now == "running":
@@ -170,12 +179,20 @@ class Keeper:
         """Make records of all that was counted, for who asks between two ticks."""
         if self.gate is not None:
             self.gate.count_up()
+        if self.egress is not None:
+            self.egress.count_up()
         self.exits.count_up()
         self.limits.count_up()
         self.denials.flush()
 
     def deny(self, refusal: Refusal, pid: int, command: str) -> None:
         self.denials.add(refusal, pid, command)
+
+    def _egress(self, network: BoxNetwork) -> Egress:
+        from backends.keeper.egress import Egress  # only the tiers with a list have what it loads
+
+        policy, names = self.spec.policy, (self.spec.box_name,)
+        return Egress(self.loop, self.log, policy, network, self.denials.add, self.recorder.note, names=names)
 
     def _moves(self, notify: int) -> Moves:
         return Moves(notify, self.box.inside_tree, self.link.send)
@@ -335,6 +352,8 @@ class Keeper:
             self.recorder.note("stop", {"who": "keeper", "why": self._why})
         os.close(self.box.death)
         self.link.close()
+        if self.egress is not None:
+            self.egress.close()  # before the sweep, which ends whatever child is left
         self._sweep(SWEEPS)
 
     def _sweep(self, rounds: int) -> None:

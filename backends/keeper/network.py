@@ -1,16 +1,23 @@
 """Which destinations a box without a network cannot reach, for the tally.
 
-The empty network namespace refuses them; the keeper only sees the attempts that name an address.
+The empty network namespace refuses them; the keeper only sees the attempts that name an address. Where a
+packet filter counts what it refuses, exactly, the attempts are only remembered for their callers' sake.
 """
 
 from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from backends.keeper.callers import Caller
 from backends.keeper.denials import Refusal
 from backends.kernel.notify import Address
 from backends.policy.model import Policy
+
+if TYPE_CHECKING:
+    from backends.keeper.packets import Asked
 
 LANE = "keeper"
 BY_NAMESPACE = "network namespace"
@@ -22,15 +29,21 @@ _LIFE = 1.0  # seconds that the host's abstract sockets are remembered
 
 
 class Network:
-    """The rules for connect(2) and for datagrams with an address, of one policy."""
+    """The rules for connect(2) and for datagrams with an address, of one policy.
 
-    def __init__(self, policy: Policy) -> None:
+    ``asked`` remembers callers where a packet filter counts.
+    """
+
+    def __init__(self, policy: Policy, asked: Asked | None = None) -> None:
         self._mode = policy.net.mode
+        self._asked = asked
         self._abstract: set[str] = set()
         self._read_at = 0.0
 
     def judge(self, address: Address) -> Refusal | None:
         """The refusal that an internet address meets, None when it can be reached or is no address."""
+        if self._asked is not None:
+            return None
         if self._mode != "deny" or not address.text:
             return None
         rule = "net.mode = deny"
@@ -41,6 +54,11 @@ class Network:
         if _own(address.text):
             return None
         return Refusal("net", f"{host}:{address.port}{_named(address.text)}", rule, LANE, BY_NAMESPACE)
+
+    def remember(self, address: Address, caller: Callable[[], Caller]) -> None:
+        """Somebody is about to turn to ``address``; ``caller()`` says who."""
+        if self._asked is not None and address.text:
+            self._asked.remember(address, caller())
 
     def abstract(self, name: str) -> Refusal | None:
         """A host's abstract socket; with a network of its own the box has other ones of the same names."""

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backends import trace
 from backends.errors import Busy, ClocheError, NoSuchBox, Refused, UsageError
@@ -22,6 +22,9 @@ from backends.keeper.server import Client, Request
 from backends.keeper.sessions import Answer
 from backends.policy.model import Policy
 from backends.values import JournalRecord, ProcessId
+
+if TYPE_CHECKING:
+    from backends.keeper.egress import Egress
 
 QUIET = 0.1  # seconds between two notices of the same kind to one subscriber
 DEFAULT_OUTPUT = 65536
@@ -51,6 +54,9 @@ class Requests:
             "stat": (self._stat, 0),
             "tally": (self._tally, 0),
             "flush": (self._flush, 0),
+            "egress": (self._egress, 0),
+            "allow": (self._allow, 0),
+            "repin": (self._repin, 0),
             "kill": (self._kill, 0),
             "freeze": (self._freeze, 0),
             "thaw": (self._thaw, 0),
@@ -139,6 +145,8 @@ class Requests:
     def _flush(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
         """Everything counted so far is in the journal, for who reads it there."""
         self._keeper.count_up()
+        if self._keeper.egress is not None:
+            self._keeper.egress.tell()
         self._keeper.recorder.flush()
         return {}
 
@@ -155,6 +163,40 @@ class Requests:
             "lost": dict(tally.lost),
             "name_cache_asked": keeper.gate.name_cache_asked if keeper.gate else 0,
         }
+
+    # ------------------------------------------------------------ the network
+
+    def _listed(self) -> Egress:
+        if self._keeper.egress is None:
+            raise Refused(
+                "the box has no list of destinations",
+                f"the {self._keeper.spec.policy.tier} tier holds none",
+                'take --tier supervised with net.mode = "allow"',
+                code="no-egress",
+            )
+        return self._keeper.egress
+
+    def _egress(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        return {"rows": [list(row) for row in self._listed().rows()]}
+
+    def _allow(self, client: Client, fields: Fields, _fds: list[int]) -> None:
+        done = self._later(client, fields.number)
+        self._listed().allow(fields.text("rule", ""), _person(fields), done)
+
+    def _repin(self, client: Client, fields: Fields, _fds: list[int]) -> None:
+        self._listed().repin(_person(fields), self._later(client, fields.number))
+
+    def _later(self, client: Client, number: object) -> Answer:
+        """A reply that may come after the host was asked; what was journalled is on disk before it."""
+
+        def answer(value: dict[str, Any] | ClocheError) -> None:
+            self._keeper.recorder.flush(sync=True)
+            if isinstance(value, ClocheError):
+                client.refuse(number, value)
+            else:
+                client.reply(number, value)
+
+        return answer
 
     # ------------------------------------------------------------ sessions
 
@@ -300,6 +342,11 @@ def _stream(fds: list[int]) -> socket.socket:
             "a terminal needs a stream socket", "this is another kind", "this is a fault of the client"
         )
     return sock
+
+
+def _person(fields: Fields) -> str:
+    """Who asks for a change, as the client says; never nobody."""
+    return fields.text("who", "") or f"uid {os.geteuid()}"
 
 
 def _number(fields: Fields) -> int:

@@ -1,0 +1,387 @@
+"""The network of one supervised box on the keeper's side: what leads out, what was refused, what is changed.
+
+Three hold the list, and all three are told of a change here: the packet filter inside (addresses and ports),
+the name server (names), the relay (both, and what a connection says). The list is widened by a person's act
+alone, never where the profile denies the network, and never from inside.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from backends.egress import pins as pinning
+from backends.egress import rules
+from backends.egress.matcher import Matcher, Verdict
+from backends.egress.pins import Pin, Pins
+from backends.egress.rules import Rule
+from backends.errors import ClocheError, Refused
+from backends.keeper import egress_rows, packets
+from backends.keeper.egress_rows import Line
+from backends.keeper.log import Log
+from backends.keeper.lookup import Found, Lookups
+from backends.keeper.loop import Loop
+from backends.keeper.packets import Asked, Deny
+from backends.keeper.relay_net import Relay
+from backends.keeper.resolver import Resolver
+from backends.kernel import nftables
+from backends.kernel.nftables import Destination, Entry, Tallies
+from backends.policy.model import Policy
+from backends.tiers.networking import entries_of
+from backends.tiers.protocol import BoxNetwork
+
+if TYPE_CHECKING:
+    from backends.keeper.relay_net import Row
+
+LIVE_NAMES = 1024  # names below wildcards that are pinned at a time
+READING = 0.05  # part of the time that may go into reading the packet filter's counters
+TOLD_EVERY = 60.0  # seconds between two records of what went through
+_AT_A_TIME = 32  # names of a re-pin that wait for the host's resolver
+_WHY = {"none": "the host knows no such name", "again": "the host's resolver gave no answer"}
+
+Record = Callable[[str, Mapping[str, object]], None]
+Done = Callable[["dict[str, object] | ClocheError"], None]
+
+
+class Egress:
+    """Owns the sockets of ``network``. ``deny(refusal, pid, command, count)`` counts, ``record`` journals.
+
+    Nothing is answered, relayed or counted before :meth:`begin`: until then init proves its claims.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        log: Log,
+        policy: Policy,
+        network: BoxNetwork,
+        deny: Deny,
+        record: Record,
+        *,
+        names: Collection[str] = (),
+    ) -> None:
+        self._loop = loop
+        self._log = log
+        self._policy = policy
+        self._network = network
+        self._deny = deny
+        self._record = record
+        self._own_names = names
+        self.asked = Asked()
+        self._pins: Pins = network.pins
+        self._former = Pins()  # what live connections were let through by, after their names were pinned anew
+        self._matcher = Matcher(
+            rules.parse_all(policy.net.egress) if policy.net.mode == "allow" else (), network.own
+        )
+        self._entries: frozenset[Entry] = network.entries
+        self._live: dict[str, None] = {}  # names below wildcards, the oldest first
+        self._tallies = Tallies()
+        self._counted: dict[Destination, int] = {}
+        self._others = 0
+        self._read_at = 0.0
+        self._told: dict[tuple[str, int, str], Row] = {}
+        self._told_at = time.monotonic()
+        self._lookups: Lookups | None = None
+        self._resolver: Resolver | None = None
+        self._relay: Relay | None = None
+        self._closed = False
+
+    # ------------------------------------------------------------ life
+
+    def begin(self) -> None:
+        """The box is proved: count, answer and relay from now on."""
+        network = self._network
+        self._tallies.begin(network.nft)
+        self._lookups = Lookups(self._loop, self._log)
+        self._resolver = Resolver(
+            self._loop,
+            self._log,
+            network.dns,
+            self._matcher,
+            self._pins,
+            self._deny,
+            pinned=self._pinned,
+            resolve=self._lookups,
+            caller=lambda: self.asked.names,
+            lost=lambda what, count: self._record("lost", {"what": what, "count": count}),
+            names=self._own_names,
+        )
+        self._relay = Relay(
+            self._loop,
+            self._log,
+            (network.relay4, network.relay6),
+            self._decide,
+            deny=self._deny,
+            caller=self.asked.who,
+        )
+        self._record("pins", {"pins": self._pins.as_json(), "own": list(network.own)})
+
+    def tick(self) -> None:
+        """Once a second."""
+        if self._resolver is None or self._closed:
+            return
+        self._resolver.tick()
+        now = time.monotonic()
+        if now >= self._read_at:
+            self._count()
+            # A flood of destinations must not leave the relay without its turn.
+            self._read_at = now + (time.monotonic() - now) / READING
+        if now >= self._told_at + TOLD_EVERY:
+            self.tell()
+
+    def count_up(self) -> None:
+        """Count all that was refused so far."""
+        if self._resolver is not None and not self._closed:
+            self._count()
+
+    def close(self) -> None:
+        """Count a last time, end every connection and close the network's sockets; twice does no harm."""
+        if self._closed:
+            return
+        try:
+            self.count_up()
+            self.tell()
+        except OSError as error:
+            self._log.failure("the last count of refused packets", error)
+            self._record("lost", {"what": "packets refused at the end", "count": 1})
+        self._closed = True
+        if self._relay is not None:
+            self._relay.close()
+        if self._resolver is not None:
+            self._resolver.close()
+        for one in self._network.sockets:
+            one.close()
+
+    # ------------------------------------------------------------ what was refused
+
+    def _count(self) -> None:
+        """Add what the packet filter refused since the last time; exact, whatever found no row included."""
+        rows, total = self._tallies.read(self._network.nft)
+        for where, packets_now in rows.items():
+            new = packets_now - self._counted.get(where, 0)
+            if new > 0:
+                self._counted[where] = packets_now
+                refusal = packets.refusal(where, self._policy.net.mode, self._matcher, self._pins)
+                pid, command = self.asked.who(where.address, where.port)
+                self._deny(refusal, pid, command, new)
+        others = total - sum(rows.values())
+        if others > self._others:
+            self._record("lost", {"what": "denials", "count": others - self._others})
+            self._others = others
+
+    def _decide(self, address: str, port: int, said: str | None) -> Verdict:
+        names = self._pins.names(address)
+        if said is not None:
+            # It was let in by the pins of its time; a request of it is judged by them too.
+            names = (*names, *self._former.names(address))
+        return self._matcher.destination(address, port, names, said)
+
+    # ------------------------------------------------------------ what is let through
+
+    def _use(self, matcher: Matcher) -> None:
+        """Have the packet filter and the name server hold ``matcher`` with the pins as they are now."""
+        self._entries = nftables.change(self._network.nft, self._entries, entries_of(matcher, self._pins))
+        self._matcher = matcher
+        if self._resolver is not None:
+            self._resolver.use(matcher, self._pins)
+
+    def _pinned(self, name: str, addresses: tuple[str, ...]) -> None:
+        """Let a name below a wildcard through, before the box learns its addresses. Raises when it cannot.
+
+        Addresses that it had a moment ago stay: programs may keep them.
+        """
+        before = self._pins.addresses(name)
+        both = tuple(dict.fromkeys((*addresses, *before)))[: pinning.MOST_ADDRESSES]
+        if name not in self._live and len(self._live) >= LIVE_NAMES:
+            self._forget(len(self._live) // 8)
+        if not self._pins.put(Pin(name, both, time.time())):
+            raise ValueError(f"no room is left for the addresses of {name}")
+        ports = {rule.port for rule in self._matcher.name(name)}
+        wanted = {nftables.entry(address, port) for address in both for port in ports}
+        try:
+            nftables.change(self._network.nft, (), wanted - self._entries)
+        except OSError:
+            self._pins.drop(name)
+            raise
+        self._entries |= wanted
+        self._live.pop(name, None)
+        self._live[name] = None
+
+    def _forget(self, count: int) -> None:
+        """Close the ways to the names below wildcards that were looked up longest ago."""
+        for name in list(self._live)[:count]:
+            del self._live[name]
+            self._retire(name)
+        self._entries = nftables.change(
+            self._network.nft, self._entries, entries_of(self._matcher, self._pins)
+        )
+
+    def _retire(self, name: str) -> None:
+        pin = self._pins.get(name)
+        if pin is not None and pin.addresses:
+            both = tuple(dict.fromkeys((*pin.addresses, *self._former.addresses(name))))
+            self._former.put(pin._replace(addresses=both[: pinning.MOST_ADDRESSES]))
+        self._pins.drop(name)
+
+    # ------------------------------------------------------------ what a person changes
+
+    def allow(self, text: str, who: str, done: Done) -> None:
+        """Take a rule from now on; ``done`` gets the reply, at once or when its name was looked up.
+
+        Raises ``Refused`` where the profile denies the network, ``BadRule`` for what is no rule.
+        """
+        if self._policy.net.mode != "allow":
+            raise Refused(
+                f"the running box does not take {text}",
+                "its profile denies the network, and what denies all is never widened while it runs",
+                'decide it in the profile: net.mode = "allow" with net.egress',
+                code="deny-all",
+            )
+        rule = rules.parse(text)
+        if rule in self._matcher.rules:
+            done({"rule": rule.text, "pins": self._shown((rule.host,)), "known": True})
+        elif rule.kind == "name" and not self._is_fixed(rule.host):
+            self._ask((rule.host,), lambda found: self._answered(rule, who, found, done))
+        else:
+            self._add(rule, who, done)
+
+    def _is_fixed(self, name: str) -> bool:
+        return name in self._matcher.fixed() and bool(self._pins.addresses(name))
+
+    def _answered(self, rule: Rule, who: str, found: Mapping[str, Found], done: Done) -> None:
+        after = Matcher((*self._matcher.rules, rule), self._network.own)
+        pin = _pin(rule.host, found[rule.host], after)
+        if not pin.addresses:
+            refused = ", ".join(f"{address} is {reason}" for address, reason in pin.refused)
+            done(
+                Refused(
+                    f"the running box does not take {rule.text}",
+                    f"{pin.error}: {refused}" if refused else pin.error,
+                    "see that the host resolves the name to an address of the internet, and try again",
+                    code="unresolved",
+                )
+            )
+            return
+        self._add(rule, who, done, pin)
+
+    def _add(self, rule: Rule, who: str, done: Done, pin: Pin | None = None) -> None:
+        self.count_up()  # what was refused until now was refused by the rules until now
+        before = self._pins.get(pin.name) if pin is not None else None
+        if pin is not None and not self._pins.put(pin):
+            done(_full(f"at most {pinning.MOST_NAMES} names are pinned"))
+            return
+        try:
+            self._use(Matcher((*self._matcher.rules, rule), self._network.own))
+        except OSError as error:
+            if pin is not None:
+                self._pins.drop(pin.name)
+                if before is not None:
+                    self._pins.put(before)
+            done(_full(f"the packet filter takes no more: {error.strerror}"))
+            return
+        shown = self._shown((rule.host,))
+        self._record("egress-rule", {"rule": rule.text, "who": who, "pins": shown})
+        done({"rule": rule.text, "pins": shown, "known": False})
+
+    def repin(self, who: str, done: Done) -> None:
+        """Look every listed name up again. Live connections go on; a name without an answer keeps its pin."""
+        self._ask(self._matcher.fixed(), lambda found: self._repinned(found, who, done))
+
+    def _repinned(self, found: Mapping[str, Found], who: str, done: Done) -> None:
+        self.count_up()
+        changed: list[dict[str, object]] = []
+        kept: list[dict[str, object]] = []
+        undo: list[Pin] = []
+        for name, answer in found.items():
+            before = self._pins.get(name)
+            pin = _pin(name, answer, self._matcher)
+            old = list(before.addresses) if before else []
+            if not pin.addresses:
+                why = pin.error if not pin.refused else f"{pin.error}: {pin.refused[0][1]}"
+                kept.append({"name": name, "addresses": old, "why": why})
+            elif old != list(pin.addresses):
+                changed.append({"name": name, "old": old, "new": list(pin.addresses)})
+                undo += [before] if before else []
+                self._retire(name)
+                self._pins.put(pin)
+        try:
+            self._use(self._matcher)
+        except OSError as error:
+            for pin in undo:
+                self._pins.put(pin)
+            done(_full(f"the packet filter takes no more: {error.strerror}"))
+            return
+        told: dict[str, object] = {"names": len(found), "changed": changed, "kept": kept}
+        self._record("repin", {"who": who, **told})
+        done(told)
+
+    def _ask(self, names: Collection[str], then: Callable[[Mapping[str, Found]], None]) -> None:
+        """Have the host look ``names`` up, some at a time, and call ``then`` with all the answers."""
+        found: dict[str, Found] = {}
+        todo = list(reversed(list(names)))
+
+        def answered(name: str, answer: Found) -> None:
+            found[name] = answer
+            if todo:
+                ask(todo.pop())
+            elif len(found) == len(names):
+                then(found)
+
+        def ask(name: str) -> None:
+            assert self._lookups is not None
+            self._lookups.ask(name, lambda answer: answered(name, answer))
+
+        if not names:
+            then(found)
+        for _ in range(min(_AT_A_TIME, len(todo))):
+            if todo:
+                ask(todo.pop())
+
+    # ------------------------------------------------------------ what is shown
+
+    def _shown(self, names: Collection[str]) -> dict[str, object]:
+        return {name: list(self._pins.addresses(name)) for name in names if name and self._pins.get(name)}
+
+    def rows(self) -> tuple[Line, ...]:
+        """Each destination of the list with what went through it."""
+        return egress_rows.lines(self._matcher, self._pins, self._relay.rows() if self._relay else ())
+
+    def tell(self) -> None:
+        """Journal what went through since the last time, by destination."""
+        self._told_at = time.monotonic()
+        for row in self._relay.rows() if self._relay is not None and not self._closed else ():
+            key = (row.address, row.port, row.name)
+            before = self._told.get(key)
+            if before == row:
+                continue
+            self._told[key] = row
+            base = before or row._replace(connections=0, failed=0, refused=0, sent=0, received=0)
+            self._record(
+                "traffic",
+                {
+                    "address": row.address,
+                    "port": row.port,
+                    "name": row.name,
+                    "connections": row.connections - base.connections,
+                    "failed": row.failed - base.failed,
+                    "sent": row.sent - base.sent,
+                    "received": row.received - base.received,
+                },
+            )
+
+
+def _pin(name: str, found: Found, matcher: Matcher) -> Pin:
+    """The pin that an answer of the host makes."""
+    if found.error:
+        return Pin(name, (), time.time(), (), _WHY.get(found.error, found.error))
+    return pinning.judged(name, found.addresses, matcher.answer, time.time())
+
+
+def _full(why: str) -> Refused:
+    return Refused(
+        "the running box keeps its destinations as they were",
+        why,
+        "end it and start it again: cloche stop",
+        code="egress-full",
+    )

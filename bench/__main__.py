@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from bench import document, many, relay, repository, results, rows, table
+from bench import document, livediff, many, relay, repository, results, rows, table
 from bench.acts import (
     Stage,
     command_line,
@@ -27,7 +27,7 @@ from bench.results import Results, Sampler
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 PEERS = RESULTS / "peers"
-PARTS = ("command-line", "engine", "sizes", "memory", "scale", "relay")
+PARTS = ("command-line", "engine", "sizes", "memory", "scale", "livediff", "relay")
 FIRST_CHANGE = 1 << 20  # beyond the numbers of all rounds
 WORKTREES = 3  # of the large repository: each takes seconds
 
@@ -98,11 +98,13 @@ def run(stage: Stage, options: argparse.Namespace) -> None:
         in_rounds(options.rounds, lambda stage, number: sizes(stage, small, large, number), stage=stage)
     if "scale" in options.only and options.scale > 0:
         many.many(stage, options.scale, options.rounds)
+    if "livediff" in options.only:
+        changes(stage.sampler, options.rounds)
     if "relay" in options.only:
         through_relay(stage.sampler, options.rounds)
     for row in rows.ROWS:
         if not stage.sampler.samples[row.name] and row.name not in stage.sampler.absent:
-            stage.sampler.miss(row.name, "left out by an option of this run")
+            stage.sampler.miss(row.name, table.LEFT_OUT)
 
 
 def through_relay(sampler: Sampler, rounds: int) -> None:
@@ -112,6 +114,13 @@ def through_relay(sampler: Sampler, rounds: int) -> None:
         sampler.add(name, *values)
     pairs = zip(found.latency[relay.FIRST_RELAYED], found.latency[relay.FIRST_DIRECT], strict=True)
     sampler.add(rows.ADDED, *(relayed - direct for relayed, direct in pairs))
+
+
+def changes(sampler: Sampler, rounds: int) -> None:
+    """Writes in a box until a workbench shows them."""
+    found = livediff.measure(rounds)
+    sampler.add(rows.DRAWN, *found.seconds)
+    sampler.add(rows.WATCHING, found.idle)
 
 
 def in_rounds(rounds: int, *acts: Callable[[Stage, int], None], stage: Stage) -> None:

@@ -47,6 +47,8 @@ LIVE_50 = "create and first command, 50,000 files"
 LIVE_AHEAD = "create and first command, base one commit ahead"
 FIRST_50 = "create and first command, first box of 50,000 files"
 WORKTREE_50 = "git worktree add, 50,000 files"
+DRAWN = "a write inside until the workbench draws it"
+WATCHING = "a workbench that watches while nothing changes"
 DIRECT, RELAYED, SPLICED = "throughput, direct", "throughput, relay", "throughput, splice(2)"
 FIRST_DIRECT, FIRST_RELAYED = "connect to first byte, direct", "connect to first byte, relay"
 ADDED = "what the relay adds to the first byte"
@@ -118,6 +120,8 @@ ROWS = (
     Row("listing with all boxes live", SCALE, "`Engine.boxes`", aim=30),
     Row("create and first command, all boxes live", SCALE, "as above, beside live boxes", LIVE),
     Row("remove, all boxes live", SCALE, "`Engine.remove` of one more", "remove from a running engine"),
+    Row(DRAWN, DIFF, "the end of the write in the box until the new line is drawn, 5,000 files", aim=150),
+    Row(WATCHING, DIFF, "processor time of the workbench in 5 s with its Changes open", unit="%"),
     Row(DIRECT, RELAY, "bytes a second between two processes over loopback", unit="MB/s"),
     Row(RELAYED, RELAY, "the same through the relay", DIRECT, "MB/s", least_ratio=0.6),
     Row(SPLICED, RELAY, "the same through a relay that does nothing but splice(2)", DIRECT, "MB/s"),

@@ -111,6 +111,9 @@ class Limits:
             self.base = sum(size for folder in folders for size in disk.measure(folder))
 
     def wake(self) -> None:
+        """A session is about to start."""
+        if not self._actions.busy():
+            self._full_of_processes = False
         if self._timer is None:
             self._timer = self._loop.later(0.0, self._look)
 

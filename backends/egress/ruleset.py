@@ -115,11 +115,7 @@ def _refuse(out: _Encoder) -> None:
 
 def _filter(out: _Encoder) -> None:
     out.rule(FILTER, "replies to what was let pass", *_established(), *_verdict(_ACCEPT))
-    four, six = VERSIONS
-    loopback4 = (_payload(_NETWORK, four.offset, 1, _REG_ONE), _compare(b"\x7f"))
-    loopback6 = (_payload(_NETWORK, six.offset, six.width, _REG_ONE), _compare(bytes(15) + b"\x01"))
-    out.rule(FILTER, "loopback", *_version(four), *loopback4, *_verdict(_ACCEPT))
-    out.rule(FILTER, "loopback of IPv6", *_version(six), *loopback6, *_verdict(_ACCEPT))
+    _loopback(out, FILTER)
     for version in VERSIONS:
         for names in (ALLOWED, NETWORKS):
             name = names[version.width]
@@ -132,7 +128,17 @@ def _filter(out: _Encoder) -> None:
     out.rule(FILTER, "a counter of refusals without a row", _count(OTHERS), *_verdict(_GOTO, REFUSE))
 
 
+def _loopback(out: _Encoder, chain: str) -> None:
+    """The box's own loopback stays its own, also where a listed network is as wide as to cover it."""
+    four, six = VERSIONS
+    loopback4 = (_payload(_NETWORK, four.offset, 1, _REG_ONE), _compare(b"\x7f"))
+    loopback6 = (_payload(_NETWORK, six.offset, six.width, _REG_ONE), _compare(bytes(15) + b"\x01"))
+    out.rule(chain, "loopback", *_version(four), *loopback4, *_verdict(_ACCEPT))
+    out.rule(chain, "loopback of IPv6", *_version(six), *loopback6, *_verdict(_ACCEPT))
+
+
 def _nat(out: _Encoder) -> None:
+    _loopback(out, NAT)
     port = _expression("immediate", dreg=_REG_ONE, data=_value(struct.pack("!H", RELAY_PORT)))
     for version in VERSIONS:
         for names in (ALLOWED, NETWORKS):

@@ -50,6 +50,25 @@ def test_what_is_listed_arrives_at_the_relay_with_its_destination(
     assert seen.packets == {}
 
 
+def test_a_network_that_covers_loopback_leaves_the_boxs_own_servers_alone() -> None:
+    with listed("0.0.0.0/0:8080", "::/0:8080") as box:
+        result = box.python(
+            """
+import socket, threading
+def serve(s):
+    s.accept()[0].sendall(b"inside")
+for host in ("127.0.0.1", "::1"):
+    s = socket.create_server((host, 8080), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    threading.Thread(target=serve, args=(s,)).start()
+    print(socket.create_connection((host, 8080), 5).recv(10).decode())
+"""
+        )
+        assert result.out.split() == ["inside"] * 2, result.err
+        assert box.python(CONNECT, "8.8.8.8/8080", "2606:4700::1/8080", "8.8.8.8/80").out.split()[1::2] == [
+            "0", "0", "111",
+        ]  # fmt: skip
+
+
 def test_the_ports_of_relay_and_name_server_are_taken(supervised_box: Box) -> None:
     result = supervised_box.python(
         f"""

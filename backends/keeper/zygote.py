@@ -43,11 +43,12 @@ def load() -> None:
     import threading
 
     from backends.keeper import keeper, main, requests, server, state, words
-    from backends.tiers import process, workspace
+    from backends.tiers import networking, process, supervised, workspace
     from backends.trees import verification
 
     words.load()
-    del encodings, threading, keeper, main, requests, server, state, process, workspace, verification
+    del encodings, threading, keeper, main, requests, server, state, verification
+    del networking, process, supervised, workspace
 
 
 def main(name: str, listening: int) -> NoReturn:

@@ -117,3 +117,15 @@ def test_a_keeper_reads_it_without_the_encoder_and_without_packages(cache: Path)
         answers.append(done.stdout.split())
     size = str(len(ruleset.encode().batch))
     assert answers == [[size, "False", "True"], [size, "False", "False"]]
+
+
+def test_a_launch_without_a_list_loads_nothing_of_it() -> None:
+    script = (
+        f"import sys; sys.path.insert(0, {str(support.ROOT)!r})\n"
+        "import backends.tiers.process\n"
+        "print(*(name for name in sys.modules if name.startswith(('backends.egress', 'pyroute2'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []

@@ -101,11 +101,17 @@ def change(sock: socket.socket, before: Iterable[Entry], after: Iterable[Entry])
     should go and is not there (ENOENT), for one that overlaps (EEXIST, ENOTEMPTY), for want of the right
     (EPERM).
     """
+    batch, acks = planned(before, after)
+    if acks:
+        netlink.transact(sock, batch, acks)
+    return reduced(after)
+
+
+def planned(before: Iterable[Entry], after: Iterable[Entry]) -> tuple[bytes, int]:
+    """The transaction of :func:`change` and how many of its messages are acknowledged; 0: nothing to do."""
     held, wanted = reduced(before), reduced(after)
     parts = [*_elements(DELSETELEM, held - wanted), *_elements(NEWSETELEM, wanted - held)]
-    if parts:
-        netlink.transact(sock, _batch(parts), len(parts))
-    return wanted
+    return (_batch(parts), len(parts)) if parts else (b"", 0)
 
 
 def _elements(kind: int, entries: Iterable[Entry]) -> Iterator[tuple[int, bytes]]:

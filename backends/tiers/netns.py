@@ -12,8 +12,8 @@ import socket
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backends.kernel import netlink, nftables
-from backends.kernel.nftables import RELAY_PORT, Entry
+from backends.kernel import netlink
+from backends.kernel.nftables import RELAY_PORT
 from backends.tiers.root import BuildError
 
 DNS_PORT = 53
@@ -27,13 +27,16 @@ _LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 # The name server answers at every loopback address: libraries have 127.0.0.1, 127.0.0.53 and ::1 built in.
 _ANY = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 (of a private namespace)
 
+_LOADED = "the packet filter (nf_tables) is loaded"
+
 
 class NetworkPlan(NamedTuple):
     """All that :func:`build` needs, decided before the launch."""
 
     batch: bytes  # the packet filter's messages
     labels: tuple[str, ...]  # what each of them asks for
-    entries: frozenset[Entry]  # the listed destinations
+    listed: bytes  # the messages that let the listed destinations pass
+    listed_acks: int  # how many of those are acknowledged, 0 without a list
 
 
 def build(plan: NetworkPlan) -> tuple[socket.socket, ...]:
@@ -83,15 +86,18 @@ def _bound(
 
 
 def _filter(plan: NetworkPlan) -> socket.socket:
-    what = "the packet filter (nf_tables) is loaded"
+    what = _LOADED
     try:
         sock = netlink.connect(netlink.NETLINK_NETFILTER)
         netlink.transact(sock, plan.batch, len(plan.labels))
         what = "the listed destinations are let pass"
-        nftables.change(sock, (), plan.entries)
+        if plan.listed_acks:
+            netlink.transact(sock, plan.listed, plan.listed_acks)
     except netlink.BatchError as error:
-        label = plan.labels[error.number] if 0 <= error.number < len(plan.labels) else ""
-        raise BuildError("nftables", f"{what}: {label}" if label else what, error) from error
+        known = what is _LOADED and 0 <= error.number < len(plan.labels)
+        raise BuildError(
+            "nftables", f"{what}: {plan.labels[error.number]}" if known else what, error
+        ) from error
     except OSError as error:
         raise BuildError("nftables", what, error) from error
     return sock

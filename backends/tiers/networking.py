@@ -38,6 +38,7 @@ class Networking(NamedTuple):
     """The network of one launch."""
 
     plan: NetworkPlan
+    entries: frozenset[Entry]
     pins: Pins
     own: tuple[str, ...]  # addresses of the host
     pinned: tuple[tuple[str, tuple[str, ...]], ...]  # names and addresses for the hosts file
@@ -47,7 +48,7 @@ class Networking(NamedTuple):
     def live(self, sockets: tuple[socket.socket, ...]) -> BoxNetwork:
         """The network of the launched box; ``sockets`` as :func:`backends.tiers.netns.build` made them."""
         relay4, relay6, *dns, nft = sockets
-        return BoxNetwork(relay4, relay6, tuple(dns), nft, self.pins, self.plan.entries, self.own)
+        return BoxNetwork(relay4, relay6, tuple(dns), nft, self.pins, self.entries, self.own)
 
 
 def decide(policy: Policy, resolver: Callable[[Matcher], Pins] | None = None) -> Networking:
@@ -63,7 +64,8 @@ def decide(policy: Policy, resolver: Callable[[Matcher], Pins] | None = None) ->
     entries = entries_of(matcher, pins)
     made = artefact.load()
     return Networking(
-        plan=NetworkPlan(made.batch, made.labels, entries),
+        plan=NetworkPlan(made.batch, made.labels, *nftables.planned((), entries)),
+        entries=entries,
         pins=pins,
         own=own,
         pinned=tuple((pin.name, pin.addresses) for pin in pins if pin.addresses),

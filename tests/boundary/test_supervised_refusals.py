@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -138,7 +139,6 @@ def failing(code: int) -> Callable[..., Any]:
         (netlink, "local_routes", errno.EOPNOTSUPP, "network"),
         (netlink, "connect", errno.EPROTONOSUPPORT, "network"),
         (netlink, "transact", errno.EOPNOTSUPP, "network"),
-        (nftables, "change", errno.EOPNOTSUPP, "nftables"),
         (namespaces, "unshare", errno.EPERM, "userns"),
         (namespaces, "loopback_up", errno.EPERM, "network"),
         (seccomp, "install", errno.EBUSY, "seccomp"),
@@ -202,7 +202,15 @@ def test_a_host_that_hands_on_that_ipv6_is_off(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_probe_and_auto_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nftables, "change", failing(errno.EOPNOTSUPP))
+    real = netlink.transact
+
+    def no_elements(sock: socket.socket, batch: bytes, acks: int) -> None:
+        if acks == 1:
+            raise netlink.BatchError(errno.EOPNOTSUPP, 0)
+        real(sock, batch, acks)
+
+    monkeypatch.setattr(netlink, "transact", no_elements)
+    monkeypatch.setattr(nftables, "planned", lambda before, after: (b"elements", 1))
     verdict, *rest = probes.probe("supervised")
     assert (verdict.result, rest) == ("failed", [])
     assert "the listed destinations are let pass: Operation not supported" in verdict.evidence

@@ -64,7 +64,7 @@ def test_without_a_list_no_rule_is_read_and_no_name_resolved() -> None:
         raise AssertionError("a name was resolved")
 
     found = networking.decide(policy("a.example", mode="deny"), never)
-    assert (found.plan.entries, found.pinned, len(found.pins)) == (frozenset(), (), 0)
+    assert (found.entries, found.pinned, len(found.pins)) == (frozenset(), (), 0)
     assert found.rows[0].enforced == "no destination; refusals are counted"
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from backends.egress import artefact
 from backends.kernel import namespaces
-from backends.kernel.nftables import RELAY_PORT, entry
+from backends.kernel.nftables import RELAY_PORT, entry, planned
 from backends.tiers import netns
 from tests.keeper.relays import ADDRESS, LIMIT, Served, Server, client_hello, read_all
 
@@ -30,7 +30,7 @@ class Inside:
         self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         found = artefact.load()
         entries = frozenset(entry(address, port) for address in (ADDRESS, ADDRESS6) for port in (443, 7000))
-        plan = netns.NetworkPlan(found.batch, found.labels, entries)
+        plan = netns.NetworkPlan(found.batch, found.labels, *planned((), entries))
         uid, gid = os.getuid(), os.getgid()
         self._pid = os.fork()
         if self._pid == 0:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         BoxView,
         Claim,
         Diff,
+        EgressRow,
         Explanation,
         ExportOutcome,
         Finding,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         ProcessRow,
         Proposal,
         RemovalOutcome,
+        Repinned,
         ReviewView,
         SessionRow,
         SnapshotInfo,
@@ -119,6 +121,25 @@ class Engine:
         from backends.verbs import records
 
         return records.tally(self.find(ref))
+
+    def egress(self, ref: str) -> tuple[EgressRow, ...]:
+        """Where packets of a live supervised box may go: each rule and name, its pins, what went through.
+
+        ``NoSuchBox`` code "not-live" when nothing of it runs, ``Refused`` where its tier holds no list.
+        """
+        from backends.verbs import egress
+
+        return egress.rows(self.find(ref))
+
+    def repin(self, ref: str, who: str) -> Repinned:
+        """Have the host look the names of a live supervised box up again, journalled with ``who``.
+
+        Live connections go on; a name without an answer keeps its pin. Raises as ``egress``, and ``Refused``
+        for a caller inside a box.
+        """
+        from backends.verbs import egress
+
+        return egress.repin(self.find(ref), who)
 
     def journal(self, ref: str) -> Iterator[JournalRecord]:
         """The records of the box so far, oldest first."""

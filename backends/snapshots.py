@@ -242,6 +242,14 @@ class EgressRow(NamedTuple):
     state: str  # pinned, open (a rule of addresses), unresolved, refused: with the reason after a colon
 
 
+class Repinned(NamedTuple):
+    """What looking the names of a running box up again came to."""
+
+    names: int  # that were looked up
+    changed: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]  # name, addresses before, addresses now
+    kept: tuple[tuple[str, str], ...]  # names that stand for what they did, with the reason: no answer
+
+
 class GrantUse(NamedTuple):
     """One entry of a list of the policy, beside what the box was seen to do with it."""
 

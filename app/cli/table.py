@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.cli.table_denials import DENIAL_VERBS
+from app.cli.table_egress import EGRESS_VERBS
 from app.cli.vocabulary import BOX, BOX_FIELD, JSON, Field, Param, Verb
 
 __all__ = ["BY_NAME", "GROUPS", "JSON", "TIERS", "VERBS", "Field", "Param", "Verb"]
@@ -181,6 +182,7 @@ VERBS: tuple[Verb, ...] = (
         (BOX,),
     ),
     *DENIAL_VERBS,
+    *EGRESS_VERBS,
     Verb(
         "log",
         "see",

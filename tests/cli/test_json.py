@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.cli.table import BY_NAME, VERBS
-from backends.snapshots import BoxRow, Explanation
+from backends.snapshots import BoxRow, EgressRow, Explanation
 from tests.support import Done, cloche_argv, wait_until
 
 pytestmark = pytest.mark.flow
@@ -42,7 +42,8 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
         seen[name] = check(name, done.out)
         return seen[name]
 
-    (repo / "cloche.toml").write_text("[profiles.mine]\nresources.procs = 99\n")
+    listed = '[profiles.listed]\nnet.mode = "allow"\nnet.egress = ["1.1.1.1", "2001:4860::/32"]\n'
+    (repo / "cloche.toml").write_text("[profiles.mine]\nresources.procs = 99\n" + listed)
     box = do("new", "b")["box"]
     assert set(box) == set(BoxRow._fields)
     script = "echo x > x; echo x > /usr/no; sh -c 'sleep 300 & wait' >/dev/null 2>&1 </dev/null &"
@@ -72,7 +73,13 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     do("new", "c")
     do("abort", "c")
     do("gc")
-    do("new", "d")
+    do("new", "d", "--profile", "listed")
+    assert cli("run", "d", "--", "true").code == 0
+    found = do("egress", "d", "--repin")
+    assert [row["state"] for row in found["rows"]] == ["open", "open"]
+    assert set(found["rows"][0]) == set(EgressRow._fields)
+    assert found["repinned"] == {"names": 0, "changed": [], "kept": []}
+    assert do("stop", "d")["results"][0]["stopped"]
     do("rm", "d")
     do("policy check")
     do("policy show", "--profile", "mine")

@@ -20,7 +20,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from backends.kernel import capabilities, mounts, namespaces, netlink
 from backends.kernel.syscalls import PR_SET_DUMPABLE, prctl
@@ -166,7 +166,6 @@ class Web(socketserver.ThreadingMixIn, http.server.HTTPServer):
 class _Handler(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Web
-    extensions_map: ClassVar[dict[str, str]] = {"": "application/octet-stream", ".html": "text/html"}
 
     def __init__(self, request: Any, address: Any, server: Web) -> None:
         super().__init__(request, address, server, directory=os.fspath(server.folder))

@@ -21,9 +21,9 @@ def probe(context: Context, args: argparse.Namespace) -> int:
     context.rows(("FACT", "VALUE"), [(text, value) for _, text, value in facts])
     context.say("\nClaims: what was just tried")
     context.rows(
-        ("RESULT", "CLAIM", "EVIDENCE", "MS"),
-        [(c.result, c.text, c.evidence, f"{c.duration * 1000:.0f}") for c in claims],
-        right=(3,),
+        ("TIER", "RESULT", "CLAIM", "EVIDENCE", "MS"),
+        [(c.id.partition(".")[0], c.result, c.text, c.evidence, f"{c.duration * 1000:.0f}") for c in claims],
+        right=(4,),
     )
     return 0
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import struct
 
@@ -183,6 +185,44 @@ print(sent, socket.socket().connect_ex(("8.8.8.8", 443)))
         assert rows[Destination("9.0.0.1", UDP, 7)] == 4
         assert total - sum(rows.values()) == 10005 - 2 * 4094 - 3
         assert nftables.counter(box.live.network.nft, nftables.OTHERS) == total - sum(rows.values())
+
+
+def test_counters_that_are_read_while_packets_are_refused_end_exact() -> None:
+    with listed() as box:
+        assert box.live.network is not None
+        nft = box.live.network.nft
+        tallies = Tallies()
+        tallies.begin(nft)
+        script = """
+import os, socket
+for worker in range(3):
+    if os.fork() == 0:
+        s = socket.socket(2, 2)
+        for n in range(4000):
+            try:
+                s.sendto(b"x", (f"9.{worker % 2}.{n >> 8}.{n & 255}", 7))
+            except PermissionError:
+                pass
+        os._exit(0)
+for worker in range(3):
+    os.wait()
+"""
+        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        number, _, fds = box.start([harness.PYTHON, "-I", "-S", "-c", script], fds=(null, null, null))
+        os.close(null)
+        before: dict[Destination, int] = {}
+        total = 0
+        while not select.select([box.live.control], [], [], 0)[0]:
+            rows, now = tallies.read(nft)
+            assert all(packets <= rows[where] for where, packets in before.items())
+            assert total <= now and sum(rows.values()) <= now
+            before, total = rows, now
+        assert box.wait(number)["status"] == 0
+        for fd in fds:
+            os.close(fd)
+        rows, total = tallies.read(nft)
+        assert total == 12000 == nftables.counter(nft, nftables.TOTAL) - 4
+        assert total - sum(rows.values()) == nftables.counter(nft, nftables.OTHERS)
 
 
 def test_pinned_names_are_in_a_hosts_file_that_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,12 @@ def held() -> list[str]:
     return lines
 
 
+def keep(lines: Iterable[str]) -> None:
+    """Add what a child of ours held to what we hold."""
+    if _holding is not None:
+        _holding.extend(lines)
+
+
 def carry(lines: Iterable[object]) -> None:
     """Write down what another process held. Lines that are none are dropped: they may come from a box's init,
     which is not to choose what a file of the host's says.

@@ -25,7 +25,7 @@ from backends.keeper import protocol
 from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop
 from backends.kernel import title
-from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, prctl
+from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, close_from, prctl
 from backends.policy import canonical
 from backends.policy.model import Policy
 from backends.tiers.protocol import LaunchSpec
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from backends.keeper.requests import Requests
     from backends.keeper.server import Server
     from backends.kernel.seccomp import FilterSpec
+    from backends.tiers.launcher import Builder
     from backends.trees.verification import Verification
     from backends.values import Claim
 
@@ -65,7 +66,8 @@ class Starter:
 
 
 def main(root: str, ready_fd: int) -> NoReturn:
-    """Leave whoever started this process, and :func:`serve`."""
+    """Leave whoever started this process, with what it had open, and :func:`serve`."""
+    close_from(ready_fd + 1)
     detach()
     title.replace(*shown(root))
     serve(root, ready_fd)
@@ -76,10 +78,13 @@ def shown(root: str) -> tuple[str, str]:
     return "cloche-keeper", f"cloche keeper {os.path.basename(root)}"
 
 
-def serve(root: str, ready_fd: int, intact: frozenset[str] = frozenset()) -> NoReturn:
+def serve(
+    root: str, ready_fd: int, intact: frozenset[str] = frozenset(), begun: Builder | None = None
+) -> NoReturn:
     """Be the keeper of the box in ``root``; what comes of it goes to ``ready_fd`` as one line.
 
-    ``intact``: shared layers that whoever forked us knows to be as they were sealed.
+    ``intact``: shared layers that whoever forked us knows to be as they were sealed. ``begun``: the first
+    process of a launch, for a tier that goes on with one.
     """
     starter = Starter(ready_fd)
     log = Log()
@@ -88,7 +93,7 @@ def serve(root: str, ready_fd: int, intact: frozenset[str] = frozenset()) -> NoR
         os.chdir("/")
         os.umask(0o077)
         trace.point("keeper: begins")
-        _serve(BoxPaths(Path(root)), starter, log, intact)
+        _serve(BoxPaths(Path(root)), starter, log, intact, begun)
     except ClocheError as error:
         starter.tell(error)
         code = error.exit_code
@@ -107,18 +112,21 @@ def serve(root: str, ready_fd: int, intact: frozenset[str] = frozenset()) -> NoR
 
 
 def detach() -> None:
-    """Leave the starter's session for good (credentials(7)): first fork, setsid, second fork."""
+    """Leave the starter's session for good (credentials(7)): first fork, setsid, second fork, own group."""
     if os.fork():
         os._exit(0)
     os.setsid()
     if os.fork():
         os._exit(0)
+    os.setpgid(0, 0)
 
 
-def _serve(paths: BoxPaths, starter: Starter, log: Log, intact: frozenset[str]) -> None:
+def _serve(
+    paths: BoxPaths, starter: Starter, log: Log, intact: frozenset[str], begun: Builder | None
+) -> None:
     lock = Lock(store.take(paths, "keeper"))
     try:
-        _Serving(paths, Loop(log.failure), log, starter, lock, intact).run()
+        _Serving(paths, Loop(log.failure), log, starter, lock, intact, begun).run()
     finally:
         lock.release()
 
@@ -175,7 +183,14 @@ class _Serving:
     """From the launched box to the end of the loop."""
 
     def __init__(
-        self, paths: BoxPaths, loop: Loop, log: Log, starter: Starter, lock: Lock, intact: frozenset[str]
+        self,
+        paths: BoxPaths,
+        loop: Loop,
+        log: Log,
+        starter: Starter,
+        lock: Lock,
+        intact: frozenset[str],
+        begun: Builder | None,
     ) -> None:
         self._paths = paths
         self._loop = loop
@@ -186,12 +201,12 @@ class _Serving:
         self._server: Server | None = None
         self._requests: Requests | None = None
         self._failure: ClocheError | None = None
-        _raise_limits()  # init inherits them
+        raise_limits()  # init inherits them
         manifest = settled(paths)
         # Whatever a box without a pid namespace leaves behind is handed to us instead of to the host's init.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         # Ends with us, should anything from here on keep the box from starting.
-        begun = tiers.get(manifest.tier).begin()
+        begun = tiers.get(manifest.tier).begin(begun)
         policy = load_policy(paths, manifest)
         if policy.tier != manifest.tier:
             raise _tampered(f"policy.json asks for {policy.tier}, the box was made as {manifest.tier}")
@@ -352,7 +367,7 @@ def _verification(spec: LaunchSpec, manifest: Manifest, intact: frozenset[str]) 
     return Verification(spec.paths, manifest.base_tree, intact)
 
 
-def _raise_limits() -> None:
+def raise_limits() -> None:
     """As many descriptors as we may have, for many sessions and for passing them on: those that wait in the
     sockets of this user's boxes count against the limit of whoever sends one (unix(7), ETOOMANYREFS). Init
     inherits it for the same reason; a session starts with what its policy gives.

@@ -53,6 +53,7 @@ def load() -> None:
 
 def main(name: str, listening: int) -> NoReturn:
     """Serve ``listening``, bound to ``name``, detached from our starter, until there is a reason to end."""
+    close_from(listening + 2)  # what our starter had open; next to the listener is the lock
     if os.fork():
         os._exit(0)
     began = time.time_ns()
@@ -178,7 +179,8 @@ class _Zygote:
 def _become(root: str, intact: frozenset[str], fds: list[int]) -> NoReturn:
     """Be the keeper of ``root`` from here on, as one that was started by itself."""
     try:
-        from backends.keeper.main import serve, shown
+        from backends.keeper.main import raise_limits, serve, shown
+        from backends.tiers.launcher import Builder
 
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         log, ready = fds
@@ -189,8 +191,10 @@ def _become(root: str, intact: frozenset[str], fds: list[int]) -> NoReturn:
         close_from(READY + 1)
         os.setpgid(0, 0)  # in our session, which has no terminal; as its leader it could get one
         trace.begin(os.environ.get(trace.VARIABLE, ""))
+        raise_limits()
+        begun = Builder()  # before all else: see there
         title.replace(*shown(root))
-        serve(root, READY, intact)
+        serve(root, READY, intact, begun)
     finally:
         os._exit(70)  # EX_SOFTWARE: only when the keeper could not even report
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import pickle
 import signal
 import socket
 import threading
@@ -25,9 +24,10 @@ from backends.keeper.init_protocol import Message
 from backends.kernel import capabilities, cgroups, landlock, namespaces, procfs, seccomp
 from backends.kernel.cgroups import Groups
 from backends.kernel.syscalls import PR_SET_DUMPABLE, prctl
-from backends.tiers import etc, netns, root
+from backends.tiers import etc, netns, order, root
 from backends.tiers.descriptors import keep_only
 from backends.tiers.netns import NetworkPlan
+from backends.tiers.order import Order
 from backends.tiers.root import BuildError, RootPlan
 from backends.values import ProcessId
 
@@ -98,7 +98,22 @@ class Builder:
 
     def tell(self, build: Build) -> None:
         """What to build; ``LaunchError`` when the process is gone."""
-        data = memoryview(pickle.dumps(build))
+        told = Order(
+            build.name,
+            build.uid,
+            build.gid,
+            build.root.mount,
+            build.root.tree,
+            build.root.lowers,
+            build.own_network,
+            build.loopback,
+            build.rules,
+            build.program,
+            build.settings,
+            build.network,
+            order.pack(build.root),
+        )
+        data = memoryview(order.encode(told))
         try:
             while data:
                 data = data[os.write(self._plan, data) :]
@@ -107,6 +122,13 @@ class Builder:
         finally:
             os.close(self._plan)
             self._plan = -1
+
+    def abandon(self) -> None:
+        """Let the process end: nobody will tell it anything."""
+        os.close(self._plan)
+        os.close(self.death)
+        self.control.close()
+        _wait(self.pid)
 
 
 def launch(build: Build, begun: Builder | None = None) -> Launched:
@@ -255,14 +277,14 @@ def _builder(plan: int, control: socket.socket, death: int) -> NoReturn:
         trace.point("builder: told")
         privileged = os.geteuid() == 0
         uid, gid = os.geteuid(), os.getegid()
-        if privileged and build.root.lowers:
-            shown: list[RootPlan] = []
+        if privileged and build.lowers:
+            shown: list[tuple[str, ...]] = []
             _stage(
                 "layers",
                 "the shared layers are shown as the payload's own",
-                lambda: shown.append(root.map_lowers(build.root, build.uid, build.gid)),
+                lambda: shown.append(root.map_lowers(build.tree, build.lowers, build.uid, build.gid)),
             )
-            build = build._replace(root=shown[0])
+            build = build._replace(lowers=shown[0])
         flags = _BASE_FLAGS | (namespaces.CLONE_NEWNET if build.own_network else 0)
         _stage("userns", "new namespaces are made", lambda: namespaces.unshare(flags))
         trace.point("builder: unshared")
@@ -287,7 +309,7 @@ def _builder(plan: int, control: socket.socket, death: int) -> NoReturn:
         _report(control, error)
 
 
-def _told(plan: int) -> Build:
+def _told(plan: int) -> Order:
     """What the caller wants built; when it gives up instead, the process ends."""
     data = bytearray()
     while part := os.read(plan, 1 << 16):
@@ -295,9 +317,7 @@ def _told(plan: int) -> Build:
     os.close(plan)
     if not data:
         os._exit(0)
-    build = pickle.loads(data)  # noqa: S301 (our own forker's, through a pipe that nobody else has)
-    assert isinstance(build, Build)
-    return build
+    return order.decode(bytes(data))
 
 
 def _map_self(extents: tuple[tuple[namespaces.Extent, ...], tuple[namespaces.Extent, ...]]) -> None:
@@ -340,7 +360,7 @@ def _report(control: socket.socket, error: BaseException) -> NoReturn:
 # ---- init, pid 1 of the new process namespace
 
 
-def _init(build: Build, control: socket.socket, death: int, privileged: bool) -> NoReturn:
+def _init(build: Order, control: socket.socket, death: int, privileged: bool) -> NoReturn:
     try:
         namespace = namespaces.inode("self", "pid")
         _stage("uts", "the box gets its name", lambda: socket.sethostname(build.name))
@@ -350,7 +370,7 @@ def _init(build: Build, control: socket.socket, death: int, privileged: bool) ->
             _network(build.network, control)
         trace.hold()
         trace.point("init: named, network up")
-        unset = root.build(build.root)
+        unset = root.build(build.mount, build.root)
         trace.point("init: root built")
         if init_protocol.recv(control)[0] is None:
             os._exit(1)

@@ -54,8 +54,8 @@ class ProcessTier:
     def refusals(self, policy: Policy) -> tuple[Refusal, ...]:
         return (*_network_refusals(policy), *policy_refusals(policy), *host_refusals(policy))
 
-    def begin(self) -> launcher.Builder | None:
-        return launcher.Builder()
+    def begin(self, begun: launcher.Builder | None) -> launcher.Builder | None:
+        return begun or launcher.Builder()
 
     def launch(self, spec: LaunchSpec) -> LiveBox:
         return start(self.name, spec, self.refusals(spec.policy))

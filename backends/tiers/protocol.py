@@ -89,8 +89,8 @@ class Tier(Protocol):
         """Every key or host requirement that keeps this tier from enforcing ``policy``; empty: it can."""
         ...
 
-    def begin(self) -> Builder | None:
-        """Fork what :meth:`launch` goes on with as ``spec.begun``, before its caller grows; None: nothing."""
+    def begin(self, begun: Builder | None) -> Builder | None:
+        """What :meth:`launch` goes on with as ``spec.begun``: ``begun``, or a process forked now; or None."""
         ...
 
     def launch(self, spec: LaunchSpec) -> LiveBox:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import stat
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from backends import trace
 from backends.kernel import mounts, namespaces, shares
@@ -84,40 +85,84 @@ class BuildError(Exception):
 _LOWERS_SIZE = 1 << 20
 
 
-def map_lowers(plan: RootPlan, uid: int, gid: int) -> RootPlan:
+def map_lowers(tree: str, lowers: tuple[str, ...], uid: int, gid: int) -> tuple[str, ...]:
     """Shows the layers, which belong to the host's root, as the payload's own, in a mount namespace of ours.
 
     For the host's root before it leaves the host's user namespace: an overlay keeps the owner of what it
-    copies up, and the box's processes would be refused at every file that is root's. The folder of the tree,
-    empty on disk, takes the mounts.
+    copies up, and the box's processes would be refused at every file that is root's. The folder ``tree``,
+    empty on disk, takes the mounts; where each layer is now is returned.
     """
     namespaces.unshare(namespaces.CLONE_NEWNS)
     mounts.make_private()
-    mounts.tmpfs(plan.tree, _LOWERS_SIZE, 0o700)
+    mounts.tmpfs(tree, _LOWERS_SIZE, 0o700)
     namespace = namespaces.mapping(((0, uid, 1),), ((0, gid, 1),))
     try:
         shown = []
-        for number, lower in enumerate(plan.lowers):
-            place = f"{plan.tree}/{number}"
+        for number, lower in enumerate(lowers):
+            place = f"{tree}/{number}"
             os.mkdir(place)
             with _Folder(lower) as source:
                 mounts.bind_as(source, place, namespace)
             shown.append(place)
     finally:
         os.close(namespace)
-    return plan._replace(lowers=tuple(shown))
+    return tuple(shown)
 
 
-def build(plan: RootPlan) -> tuple[str, ...]:
-    """Mounts everything and pivots. Raises :class:`BuildError`; returns the shares that could not be set."""
+def build(mount: str, unpack: Callable[[], RootPlan]) -> tuple[str, ...]:
+    """Mounts everything on the folder ``mount`` and pivots; returns the shares that could not be set.
+
+    Raises :class:`BuildError`. All but the pivot is done by a child, whose mounts are ours: what it touches
+    of the memory that it shares with the zygote and every other box is gone with it, and the caller, a box's
+    init, keeps little of its own.
+    """
     trace.hold()
-    builder = _Builder(plan)
-    builder.run("mounts", "the box's empty root", builder.base)
-    # Outer folders first, so that nothing is mounted over what another step has mounted already.
-    for _, stage, what, step in sorted(builder.steps(), key=lambda one: one[0].count("/")):
-        builder.run(stage, what, step)
-    builder.run("mounts", "the finished root", builder.finish)
-    return builder.unset
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _construct(unpack, writer)
+    os.close(writer)
+    data = bytearray()
+    while part := os.read(reader, 1 << 16):
+        data += part
+    os.close(reader)
+    os.waitpid(child, 0)
+    if not data:
+        raise BuildError("mounts", "the box's root is built", OSError(errno.ESRCH, "its builder ended"))
+    stage, what, code, why, unset, lines = json.loads(data)
+    trace.keep(lines)
+    if stage:
+        raise BuildError(stage, what, OSError(code, why))
+    _Builder.run("mounts", "the finished root", lambda: mounts.enter_root(mount))
+    return tuple(map(str, unset))
+
+
+def _construct(unpack: Callable[[], RootPlan], writer: int) -> NoReturn:
+    """Mounts everything, tells what came of it and ends."""
+    failure: BuildError | None = None
+    unset: tuple[str, ...] = ()
+    try:
+        builder = _Builder(unpack())
+        builder.run("mounts", "the box's empty root", builder.base)
+        # Outer folders first, so that nothing is mounted over what another step has mounted already.
+        for _, kind, name, step in sorted(builder.steps(), key=lambda one: one[0].count("/")):
+            builder.run(kind, name, step)
+        builder.run("mounts", "the box's root, complete", builder.finish)
+        unset = builder.unset
+    except BuildError as error:
+        failure = error
+    except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
+        failure = BuildError(
+            "mounts", "the box's root is built", OSError(0, f"{type(error).__name__}: {error}")
+        )
+    finally:
+        told = ("", "", 0, "")
+        if failure is not None:
+            cause = failure.error
+            told = (failure.stage, failure.what, cause.errno or 0, cause.strerror or str(cause))
+        os.write(writer, json.dumps([*told, unset, trace.held()]).encode())
+        os._exit(0)
 
 
 _Step = tuple[str, str, str, Callable[[], None]]  # place inside, stage, name, act
@@ -320,7 +365,6 @@ class _Builder:
         mounts.unmount(self.at(_LAYERS))
         os.rmdir(self.at(_LAYERS))
         mounts.set_attributes(self.root, MOUNT_ATTR_RDONLY)
-        mounts.enter_root(self.root)
 
 
 class _Folder:

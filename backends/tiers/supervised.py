@@ -33,8 +33,8 @@ class SupervisedTier:
             *process.host_refusals(policy),
         )
 
-    def begin(self) -> launcher.Builder | None:
-        return launcher.Builder()
+    def begin(self, begun: launcher.Builder | None) -> launcher.Builder | None:
+        return begun or launcher.Builder()
 
     def launch(self, spec: LaunchSpec) -> LiveBox:
         from backends.tiers import networking

@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import socket
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from backends.errors import Refused
 from backends.keeper import init, init_protocol
@@ -19,6 +19,9 @@ from backends.tiers.descriptors import keep_only
 from backends.tiers.limits import NOT_ENFORCED
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 from backends.values import Enforcement, NotObserved
+
+if TYPE_CHECKING:
+    from backends.tiers.launcher import Builder
 
 UNCONFINED = "nothing confines the process: it runs as you"
 JOURNAL = "the journal and the keeper are within its reach: it can rewrite what they say"
@@ -42,8 +45,9 @@ class WorkspaceTier:
             )
         return ()
 
-    def begin(self) -> None:
-        return None
+    def begin(self, begun: Builder | None) -> None:
+        if begun is not None:
+            begun.abandon()
 
     def launch(self, spec: LaunchSpec) -> LiveBox:
         refusals = self.refusals(spec.policy)

@@ -1,0 +1,69 @@
+"""What the first process of a launch is told to build, in a form that costs its memory little.
+
+The box's init comes of that process and keeps what it touched. So the plan of the root stays packed until the
+child unpacks it that builds the root, and the rest is read by marshal, which loads no code.
+"""
+
+from __future__ import annotations
+
+import marshal
+import pickle
+from typing import Any, NamedTuple
+
+from backends.keeper.init import Settings
+from backends.keeper.init_proofs import Promises
+from backends.kernel.rlimits import Limits
+from backends.tiers.netns import NetworkPlan
+from backends.tiers.root import RootPlan
+
+
+class Order(NamedTuple):
+    """The box's side of a launch; the fields are those of ``launcher.Build``."""
+
+    name: str
+    uid: int  # payload, host's view
+    gid: int
+    mount: str
+    tree: str
+    lowers: tuple[str, ...]
+    own_network: bool
+    loopback: bool
+    rules: tuple[tuple[str, int], ...]
+    program: bytes
+    settings: Settings
+    network: NetworkPlan | None
+    plan: bytes  # see unpack
+
+    def root(self) -> RootPlan:
+        """The plan of the root, unpacked, with the layers where they are shown by now."""
+        plan = pickle.loads(self.plan)  # noqa: S301 (our own forker's, through a pipe that nobody else has)
+        assert isinstance(plan, RootPlan)
+        return plan._replace(lowers=self.lowers)
+
+
+def encode(order: Order) -> bytes:
+    """``order`` as bytes for :func:`decode`."""
+    return marshal.dumps(_plain(order))
+
+
+def decode(data: bytes) -> Order:
+    """The order in ``data``, which this program wrote a moment ago."""
+    order = Order(*marshal.loads(data))  # noqa: S302 (as in Order.root)
+    name, limits, promises = order.settings
+    settings = Settings(name, Limits(*limits), Promises(*promises) if promises is not None else None)
+    network = NetworkPlan(*order.network) if order.network is not None else None
+    return order._replace(settings=settings, network=network)
+
+
+def pack(plan: RootPlan) -> bytes:
+    """``plan`` as the field of an order."""
+    return pickle.dumps(plan)
+
+
+def _plain(value: Any) -> Any:
+    """Named tuples as the plain ones that marshal knows."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, frozenset):
+        return frozenset(map(_plain, value))
+    return value

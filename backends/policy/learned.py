@@ -7,13 +7,15 @@ one that was narrowed by a guess looks safer than it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from backends.egress import addresses, rules
 from backends.policy import schema, values
 from backends.policy.explain import value_of
 from backends.policy.model import Policy
 from backends.policy.paths import covers
+from backends.policy.remedy import destination
 
 WHOLE = "*"
 FEW = 12  # places below one grant that are listed one by one; with more the grant itself is clearer
@@ -39,14 +41,14 @@ def uses(
     policy: Policy,
     seen: Mapping[tuple[str, str], set[str]],
     executed: set[str],
-    destinations: set[str] | None,
+    destinations: Mapping[str, set[str]] | None,
     host: Host,
 ) -> tuple[Use, ...]:
     """Each entry of the lists of ``policy`` beside its use.
 
     ``seen`` maps key and grant to the names right below it that were opened ("" for itself, "*" for many),
-    ``executed`` are paths of programs and their interpreters, ``destinations`` the rules that let a
-    connection out, None where nobody counted them.
+    ``executed`` are paths of programs and their interpreters, ``destinations`` the rules that let
+    connections out, with the rules that would have been enough; None where nobody counted them.
     """
     reads = policy.observe == "all"
     places = {grant: set(_places(grant, below, host)) for (_, grant), below in seen.items()}
@@ -61,10 +63,39 @@ def uses(
         for key, grant in _files(policy)
     ]
     for name in policy.net.egress:
-        used = None if destinations is None else name in destinations
-        rows.append(Use("net.egress", name, used, () if used is False else (name,)))
+        if destinations is None:
+            rows.append(Use("net.egress", name, None, (name,)))
+            continue
+        enough = tuple(sorted(destinations.get(name, ())))
+        rows.append(Use("net.egress", name, bool(enough), enough if len(enough) <= FEW else (name,)))
     rows += [Use("env.pass", name, None, (name,)) for name in policy.env.passed]
     return tuple(rows)
+
+
+def destinations(
+    listed: Iterable[str], traffic: Iterable[tuple[str, int, str]], pins: Mapping[str, set[str]]
+) -> dict[str, set[str]]:
+    """The rules of ``listed`` that let ``traffic`` out, each with the narrowest rules that would have.
+
+    ``traffic`` is address, port and the name that the connection said ("" where it said none), ``pins`` the
+    names of each address. Nothing narrower than an address or a name without a wildcard can be said.
+    """
+    found: dict[str, set[str]] = {}
+    known = rules.parse_all(listed)
+    for address, port, said in traffic:
+        raw = addresses.packed(address)
+        for rule in known:
+            enough = ""
+            if rule.port == port and rule.network is not None:
+                if not said and raw is not None and rule.network.covers(addresses.plain(raw)):
+                    enough = destination(address, port)
+            elif rule.port == port and rule.raw:
+                enough = rule.text if not said and rule.host in pins.get(address, ()) else ""
+            elif rule.port == port and said and rule.admits(said):
+                enough = destination(said, port)
+            if enough:
+                found.setdefault(rule.text, set()).add(enough)
+    return found
 
 
 def _files(policy: Policy) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from backends.policy import learned, schema, values
 from backends.policy.explain import value_of
 from backends.policy.files import is_profile_name
 from backends.policy.model import Policy
+from backends.policy.remedy import destination
 from backends.snapshots import GrantUse, JournalRecord, Learned, LimitUse
 from backends.verbs import records
 
@@ -24,10 +25,10 @@ HEAD = 4096  # bytes of a program that name its interpreter
 class _Seen(NamedTuple):
     places: dict[tuple[str, str], set[str]]
     programs: set[str]
-    destinations: set[str]
+    traffic: list[tuple[str, int, str]]  # address, port, and the name that was said
+    pins: dict[str, set[str]]  # address to names
     peaks: dict[str, float]
     lost: dict[str, int]
-    denied: int
 
 
 def learn(paths: BoxPaths, name: str) -> Learned:
@@ -42,12 +43,13 @@ def learn(paths: BoxPaths, name: str) -> Learned:
     manifest = load(paths)
     policy = generations.standing(paths, manifest).policy
     seen = _read(records.read(paths))
-    counted = policy.net.mode == "allow"
+    live = liveness.read(paths).kind == "live"
+    listed = policy.net.mode == "allow"
     rows = learned.uses(
         policy,
         seen.places,
         seen.programs | set(_interpreters(seen.programs)),
-        seen.destinations if counted else None,
+        _destinations(paths, policy, seen, live=live) if listed else None,
         learned.Host(os.path.exists, os.path.realpath),
     )
     unseen = _unseen(policy, manifest.tier, seen, launched=bool(liveness.read(paths).facts))
@@ -70,7 +72,7 @@ def _plain(text: str) -> str:
 
 
 def _read(found: Iterable[JournalRecord]) -> _Seen:
-    seen = _Seen({}, set(), set(), {}, {}, 0)
+    seen = _Seen({}, set(), [], {}, {}, {})
     for record in found:
         data = record.data
         if record.kind == "used":
@@ -81,8 +83,16 @@ def _read(found: Iterable[JournalRecord]) -> _Seen:
                     seen.places.setdefault((key, grant), set()).add(place)
         elif record.kind == "exec" and len(seen.programs) < MOST_PROGRAMS:
             seen.programs.add(str(data.get("path", "")))
-        elif record.kind == "egress" and isinstance(data.get("rule"), str):
-            seen.destinations.add(str(data["rule"]))
+        elif record.kind == "traffic" and data.get("connections"):
+            port = data.get("port")
+            seen.traffic.append(
+                (str(data.get("address", "")), port if type(port) is int else 0, str(data.get("name", "")))
+            )
+        elif record.kind == "pins":
+            pins = data.get("pins")
+            for pin in pins if isinstance(pins, list) else ():
+                for address in pin.get("addresses", ()):
+                    seen.pins.setdefault(str(address), set()).add(str(pin.get("name", "")))
         elif record.kind == "lost":
             what, count = str(data.get("what", "")), data.get("count", 1)
             seen.lost[what] = seen.lost.get(what, 0) + (count if type(count) is int else 1)
@@ -92,6 +102,21 @@ def _read(found: Iterable[JournalRecord]) -> _Seen:
                 if isinstance(value, (int, float)):
                     seen.peaks[name] = max(seen.peaks.get(name, 0.0), float(value))
     return seen
+
+
+def _destinations(paths: BoxPaths, policy: Policy, seen: _Seen, *, live: bool) -> dict[str, set[str]]:
+    """The rules that let connections out, each with the narrowest rules that would have."""
+    found = learned.destinations(policy.net.egress, seen.traffic, seen.pins)
+    if live:
+        # The keeper journals what went through once a minute, and tells it when asked.
+        from backends.verbs import egress
+
+        for row in egress.rows(paths):
+            if row.connections:
+                wild = row.rule.startswith("*.") and row.name
+                enough = destination(row.name, row.port) if wild else row.rule
+                found.setdefault(row.rule, set()).add(enough)
+    return found
 
 
 def _unseen(policy: Policy, tier: str, seen: _Seen, *, launched: bool) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from backends.policy.delta import carried, origins
-from backends.policy.learned import Host, Use, profile, uses
+from backends.policy.learned import Host, Use, destinations, profile, uses
 from backends.policy.resolve import resolve
 from backends.verbs.learning import interpreter
 from tests.policy.conftest import Write
@@ -53,8 +53,9 @@ def test_many_places_are_the_grant_itself() -> None:
 
 def test_destinations_that_nobody_counted_are_kept() -> None:
     listed = ALL._replace(net=ALL.net._replace(mode="allow", egress=("a.example", "b.example")))
-    rows = {row.entry: row for row in uses(listed, {}, set(), {"a.example"}, HOST)}
+    rows = {row.entry: row for row in uses(listed, {}, set(), {"a.example": {"a.example"}}, HOST)}
     assert (rows["a.example"].used, rows["b.example"].used) == (True, False)
+    assert rows["a.example"].places == ("a.example",)
     assert rows["b.example"].places == ()
     rows = {row.entry: row for row in uses(listed, {}, set(), None, HOST)}
     assert (rows["b.example"].used, rows["b.example"].places) == (None, ("b.example",))
@@ -104,3 +105,20 @@ def test_only_the_change_is_carried_over_to_an_older_policy() -> None:
     where = origins({"a": "f:1", "fs.read[/q]": "f:2"}, {"a": "f:9", "fs.read[/q]": "f:2"},
                     {"a": "f:10", "fs.read[/z]": "f:11"}, "resources.mem")  # fmt: skip
     assert where == {"a": "f:1", "fs.read[/z]": "f:11"}
+
+
+def test_a_wildcard_is_narrowed_to_the_names_and_a_network_to_the_addresses_that_were_reached() -> None:
+    listed = ("*.a.example", "b.example", "c.example:80", "raw:db.example:5432", "10.0.0.0/8:22", "8.8.8.8")
+    traffic = [
+        ("93.184.216.34", 443, "x.a.example"),
+        ("93.184.216.34", 443, "y.a.example"),
+        ("93.184.216.35", 443, "c.example"),
+        ("93.184.216.36", 5432, ""),
+        ("10.1.2.3", 22, ""),
+        ("9.9.9.9", 443, ""),
+    ]
+    assert destinations(listed, traffic, {"93.184.216.36": {"db.example"}}) == {
+        "*.a.example": {"x.a.example", "y.a.example"},
+        "raw:db.example:5432": {"raw:db.example:5432"},
+        "10.0.0.0/8:22": {"10.1.2.3:22"},
+    }

@@ -57,6 +57,59 @@ def test_refusals_are_counted_the_same_everywhere_right_after_the_command(
     assert {one.verdict for one in engine.verify(out)} == {"ok"}
 
 
+N3 = """
+import os, socket, sys
+def refused(call, *args):
+    try:
+        call(*args)
+    except OSError:
+        return
+    sys.exit(f"{call} was allowed")
+def connect(kind, address):
+    with socket.socket(socket.AF_INET, kind) as one:
+        one.connect(address) if kind == socket.SOCK_STREAM else one.sendto(b"?", address)
+for _ in range(int(sys.argv[1])):
+    refused(os.open, "/etc/shadow", os.O_RDONLY)
+    refused(os.open, "/usr/no", os.O_WRONLY | os.O_CREAT)
+    refused(os.execv, sys.argv[2], ["x"])
+    refused(connect, socket.SOCK_STREAM, ("192.0.2.1", 443))
+    refused(connect, socket.SOCK_DGRAM, ("192.0.2.1", 53))
+    refused(socket.socket, socket.AF_VSOCK, socket.SOCK_STREAM)
+    refused(os.chroot, "/")
+"""
+
+
+@pytest.mark.parametrize("times", [1, 10_000])
+def test_one_of_each_kind_and_ten_thousand_repeats_are_the_same_rows(
+    engine: Engine, cli: Cli, repo: Path, null: Streams, times: int
+) -> None:
+    """N3: nothing is lost, repeats cost no row, and every place says the same."""
+    program = next(f"/etc/init.d/{one}" for one in sorted(os.listdir("/etc/init.d")))
+    engine.create(NewBox(name="b"))
+    assert engine.run("b", ["python3", "-c", N3, str(times), program], streams=null).exit == 0
+    said = json.loads(cli("denials", "b", "--json").out)
+    rows = {(row["kind"], row["object"]): row["count"] for row in said["rows"]}
+    assert rows == {
+        ("fs-read", "/etc/shadow"): times,
+        ("fs-write", "/usr/no"): times,
+        ("exec", program): times,
+        ("net", "192.0.2.1:443"): times,
+        ("net", "192.0.2.1:53 (name server)"): times,
+        ("socket", "AF_VSOCK SOCK_STREAM"): times,
+        ("syscall", "chroot"): times,
+    }
+    assert (said["total"], said["others"], said["lost"]) == (7 * times, 0, {})
+    engine.run("b", ["sh", "-c", "echo x > x"], streams=null)
+    engine.propose("b")
+    engine.export("b", repo.parent / "out")
+    receipt = json.loads((repo.parent / "out" / "receipt.json").read_text())
+    assert {key: receipt["tally"][key] for key in ("rows", "total", "others", "not_observed")} == {
+        key: said[key] for key in ("rows", "total", "others", "not_observed")
+    }
+    records = [record for record in engine.journal("b") if record.kind == "denial"]
+    assert len(records) < 7 * 60, "repeats are a record a second at most"
+
+
 def test_refusals_of_a_command_that_still_runs_are_counted_up_to_the_question(
     engine: Engine, null: Streams
 ) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from backends.egress import pins as pinning
-from backends.egress import rules
+from backends.egress import routes, rules
 from backends.egress.matcher import Matcher, Verdict
 from backends.egress.pins import Pin, Pins
 from backends.egress.rules import Rule
@@ -82,7 +82,7 @@ class Egress:
         self._read_at = 0.0
         self._told: dict[tuple[str, int, str], Row] = {}
         self._told_at = time.monotonic()
-        self._lookups: Lookups | None = None
+        self._lookups: _Routed | None = None
         self._resolver: Resolver | None = None
         self._relay: Relay | None = None
         self._closed = False
@@ -93,7 +93,7 @@ class Egress:
         """The box is proved: count, answer and relay from now on."""
         network = self._network
         self._tallies.begin(network.nft)
-        self._lookups = Lookups(self._loop, self._log)
+        self._lookups = _Routed(Lookups(self._loop, self._log))
         self._resolver = Resolver(
             self._loop,
             self._log,
@@ -369,6 +369,18 @@ class Egress:
                     "received": row.received - base.received,
                 },
             )
+
+
+class _Routed:
+    """Lookups without the addresses that this host has no route to."""
+
+    def __init__(self, lookups: Lookups) -> None:
+        self._lookups = lookups
+        self.tick = lookups.tick
+        self.close = lookups.close
+
+    def ask(self, name: str, done: Callable[[Found], None]) -> None:
+        self._lookups.ask(name, lambda found: done(found._replace(addresses=routes.leading(found.addresses))))
 
 
 def _pin(name: str, found: Found, matcher: Matcher) -> Pin:

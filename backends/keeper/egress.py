@@ -372,7 +372,7 @@ class Egress:
 
 
 class _Routed:
-    """Lookups without the addresses that this host has no route to."""
+    """Lookups without the addresses that this host has no route to, where it has one to any other."""
 
     def __init__(self, lookups: Lookups) -> None:
         self._lookups = lookups
@@ -380,14 +380,18 @@ class _Routed:
         self.close = lookups.close
 
     def ask(self, name: str, done: Callable[[Found], None]) -> None:
-        self._lookups.ask(name, lambda found: done(found._replace(addresses=routes.leading(found.addresses))))
+        def found(answer: Found) -> None:
+            leading = tuple(filter(routes.routed, answer.addresses))
+            done(answer._replace(addresses=leading or answer.addresses))
+
+        self._lookups.ask(name, found)
 
 
 def _pin(name: str, found: Found, matcher: Matcher) -> Pin:
     """The pin that an answer of the host makes."""
     if found.error:
         return Pin(name, (), time.time(), (), _WHY.get(found.error, found.error))
-    return pinning.judged(name, found.addresses, matcher.answer, time.time())
+    return pinning.judged(name, found.addresses, routes.answer(matcher), time.time())
 
 
 def _full(why: str) -> Refused:

@@ -122,7 +122,7 @@ def resolved(matcher: Matcher) -> Pins:
 def _resolve(matcher: Matcher, writer: int) -> NoReturn:
     try:
         found = resolve(matcher.fixed(), timeout=RESOLVING, answer=routes.answer(matcher))
-        data = memoryview(json.dumps(Pins(map(routes.within, found)).as_json()).encode())
+        data = memoryview(json.dumps(found.as_json()).encode())
         while data:
             data = data[os.write(writer, data) :]
     finally:

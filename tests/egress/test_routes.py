@@ -1,29 +1,50 @@
-"""Only addresses that the host has a way to are told to a box, which could not tell where one leads."""
+"""Addresses without a route are not pinned, so that no program waits for what the host cannot reach."""
 
 from __future__ import annotations
 
+import os
+
+import pytest
+
 from backends.egress import routes
-from backends.egress.pins import Pin
-
-V4, V6 = "203.0.114.1", "2a00:77::1"
-
-
-def only_ipv4(address: str) -> bool:
-    return ":" not in address
+from backends.egress.matcher import Matcher
+from backends.egress.rules import parse_all
+from backends.kernel import namespaces
 
 
-def test_an_address_without_a_route_is_left_out_with_the_reason() -> None:
-    pin = Pin("a.test", (V4, V6), 1.0, (("10.0.0.1", "a private network"),))
-    found = routes.within(pin, only_ipv4)
-    assert found.addresses == (V4,)
-    assert found.refused == (("10.0.0.1", "a private network"), (V6, routes.NO_ROUTE))
+def alone(address: str) -> bool:
+    """What a process in a network namespace without any interface that is up says of ``address``."""
+    child = os.fork()
+    if child == 0:
+        code = 2
+        try:
+            namespaces.unshare(namespaces.CLONE_NEWUSER | namespaces.CLONE_NEWNET)
+            code = int(routes.routed(address))
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 1)
+    return bool(code)
 
 
-def test_a_host_without_any_route_keeps_what_was_found() -> None:
-    assert routes.leading((V4, V6), lambda _address: False) == (V4, V6)
-    pin = Pin("a.test", (V6,), 1.0)
-    assert routes.within(pin, only_ipv4) is pin
+@pytest.mark.parametrize("address", ["1.1.1.1", "2606:4700::1111"])
+def test_without_a_network_no_address_is_routed(address: str) -> None:
+    assert not alone(address)
 
 
-def test_loopback_has_a_route_on_every_host() -> None:
+def test_loopback_is_always_routed() -> None:
     assert routes.routed("127.0.0.1")
+
+
+@pytest.mark.parametrize("text", ["", "name.example", "1.2.3", "::g"])
+def test_what_is_no_address_is_not_routed(text: str) -> None:
+    assert not routes.routed(text)
+
+
+def test_an_answer_is_judged_by_the_rules_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "routed", lambda address: ":" not in address)
+    judge = routes.answer(Matcher(parse_all(["a.example"])))
+    assert judge("1.1.1.1").allowed
+    assert judge("2606:4700::1111") == (False, routes.UNROUTED)
+    refused = judge("fd00::1")
+    assert not refused.allowed and refused.reason != routes.UNROUTED

@@ -160,6 +160,8 @@ def sweep() -> int:
             for suffix in (".sock", ".log", ".lock"):
                 path.with_suffix(suffix).unlink(missing_ok=True)
             swept += 1
+        except OSError:
+            continue  # a folder of that name, which is none of ours
         finally:
             os.close(lock)
     return swept

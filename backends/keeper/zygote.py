@@ -24,8 +24,10 @@ from backends import trace
 from backends.boxes.layout import BoxPaths
 from backends.keeper import address, peer, protocol, surroundings
 from backends.keeper.log import Log
+from backends.keeper.main import raise_limits
 from backends.kernel import inotify, title
 from backends.kernel.syscalls import close_from
+from backends.tiers.launcher import Builder
 from backends.trees.intact import Intact
 
 IDLE = 600.0  # seconds without a request
@@ -34,6 +36,7 @@ REQUEST_LIMIT = 65536  # bytes
 REQUEST_PATIENCE = 5.0  # seconds that a client gets to send its request, which it has ready
 SETTLED = 1.0  # seconds that a file of this program must have been as it is when we begin to load it
 FDS = 2  # with a request: the box's log, and where the keeper says that it is ready
+HIGH = 256  # descriptors of a keeper's begun launch stay from here on while all others are closed
 READY = 3  # the descriptor of a keeper's first word
 
 
@@ -66,6 +69,7 @@ def main(name: str, listening: int) -> NoReturn:
     gc.collect()
     gc.freeze()  # what is here by now is shared with every keeper
     gc.enable()
+    raise_limits()  # of the keepers and their boxes
     zygote.run(began)
 
 
@@ -79,7 +83,7 @@ class _Zygote:
         self._layers = Intact()
         listener.setblocking(False)
         listener.listen(address.BACKLOG)  # again, so that who connects is told our pid (unix(7), SO_PEERCRED)
-        # Children are nobody's to wait for; a keeper sets its own (see ``_become``).
+        # Children are nobody's to wait for; they wait for theirs.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
     def run(self, began: int) -> NoReturn:
@@ -166,33 +170,33 @@ class _Zygote:
             os.environ.clear()
             os.environ.update((str(name), str(value)) for name, value in environment.items())
             intact = self._layers.among(BoxPaths(Path(root)))
+            trace.begin(os.environ.get(trace.VARIABLE, ""))
             if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                begun = Builder()  # before all else: see there
                 self._listener.detach()  # closed with all else that is not the keeper's
                 client.detach()
-                _become(root, intact, fds)
+                _become(root, intact, fds, begun)
             client.sendall(protocol.encode({"ok": True}))
         finally:
             protocol.close_all(fds)
         return True
 
 
-def _become(root: str, intact: frozenset[str], fds: list[int]) -> NoReturn:
+def _become(root: str, intact: frozenset[str], fds: list[int], begun: Builder) -> NoReturn:
     """Be the keeper of ``root`` from here on, as one that was started by itself."""
     try:
-        from backends.keeper.main import raise_limits, serve, shown
-        from backends.tiers.launcher import Builder
+        from backends.keeper.main import serve, shown
 
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         log, ready = fds
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        beyond = begun.move(HIGH)
         sources = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in (null, log, log, ready)]
         for target, source in enumerate(sources):
             os.dup2(source, target, inheritable=target != READY)
-        close_from(READY + 1)
+        os.closerange(READY + 1, HIGH)
+        close_from(beyond)
         os.setpgid(0, 0)  # in our session, which has no terminal; as its leader it could get one
-        trace.begin(os.environ.get(trace.VARIABLE, ""))
-        raise_limits()
-        begun = Builder()  # before all else: see there
         title.replace(*shown(root))
         serve(root, READY, intact, begun)
     finally:

@@ -28,7 +28,7 @@ from backends.keeper import relay_net
 from backends.keeper.log import Log
 from backends.keeper.loop import Loop
 from backends.kernel import namespaces
-from backends.kernel.nftables import entry
+from backends.kernel.nftables import entry, planned
 from backends.tiers import netns
 
 SIZE = 512 << 20  # bytes of one transfer
@@ -94,7 +94,7 @@ def _in_namespaces(rounds: int, found: artefact.Artefact) -> Samples:
     namespaces.map_ids(None, ((uid, uid, 1),), ((gid, gid, 1),), setgroups=False)
     namespaces.loopback_up()
     pinned = frozenset(entry(ADDRESS, port) for port in (RAW_PORT, TLS_PORT))
-    plan = netns.NetworkPlan(found.batch, found.labels, pinned)
+    plan = netns.NetworkPlan(found.batch, found.labels, *planned((), pinned))
     with contextlib.ExitStack() as stack:
         _lead_to(stack.enter_context(_process(_destination)))
         box = stack.enter_context(_process(lambda asked: _box(asked, plan, hello)))

@@ -113,19 +113,26 @@ def resolved(matcher: Matcher) -> Pins:
         os.kill(child, signal.SIGKILL)  # not reaped yet, so its number is still its own
         os.waitpid(child, 0)
     try:
-        return Pins.from_json(json.loads(data))
-    except ValueError:
-        now = time.time()
-        return Pins(Pin(name, (), now, (), "the host's resolver did not answer") for name in matcher.fixed())
+        told = json.loads(data)
+        if not isinstance(told, str):
+            return Pins.from_json(told)
+        why = told
+    except ValueError:  # no answer, or one that ends in the middle
+        why = "the host's resolver did not answer"
+    now = time.time()
+    return Pins(Pin(name, (), now, (), why) for name in matcher.fixed())
 
 
 def _resolve(matcher: Matcher, writer: int) -> NoReturn:
+    told: object = ""
     try:
-        found = resolve(matcher.fixed(), timeout=RESOLVING, answer=routes.answer(matcher))
-        data = memoryview(json.dumps(found.as_json()).encode())
+        told = resolve(matcher.fixed(), timeout=RESOLVING, answer=routes.answer(matcher)).as_json()
+    except Exception as error:  # noqa: BLE001 - whatever it was, it is why the names stay closed
+        told = f"{type(error).__name__}: {error}"
+    finally:
+        data = memoryview(json.dumps(told).encode())
         while data:
             data = data[os.write(writer, data) :]
-    finally:
         os._exit(0)
 
 

@@ -111,16 +111,19 @@ def hangs(*_: object, **__: object) -> Pins:
     raise AssertionError
 
 
-@pytest.mark.parametrize("resolve", [fails, hangs])
+@pytest.mark.parametrize(
+    ("resolve", "why"),
+    [(fails, "OSError: no resolver"), (hangs, "the host's resolver did not answer")],
+)
 def test_a_resolver_that_fails_or_hangs_leaves_its_names_closed(
-    resolve: object, monkeypatch: pytest.MonkeyPatch
+    resolve: object, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(networking, "RESOLVING", 0.1)
     monkeypatch.setattr(networking, "_GRACE", 0.1)
     monkeypatch.setattr(networking, "resolve", resolve)
     pins = networking.resolved(matcher("a.example", "b.example:80"))
     assert {pin.name: (pin.addresses, pin.error) for pin in pins} == dict.fromkeys(
-        ("a.example", "b.example"), ((), "the host's resolver did not answer")
+        ("a.example", "b.example"), ((), why)
     )
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)

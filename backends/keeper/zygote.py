@@ -43,14 +43,13 @@ READY = 3  # the descriptor of a keeper's first word
 def load() -> None:
     """Import what a keeper needs until its box is ready, and what its first request takes."""
     import encodings.ascii
-    import threading
 
     from backends.keeper import keeper, main, requests, server, state, words
     from backends.tiers import networking, process, supervised, workspace
     from backends.trees import verification
 
     words.load()
-    del encodings, threading, keeper, main, requests, server, state, verification
+    del encodings, keeper, main, requests, server, state, verification
     del networking, process, supervised, workspace
 
 

@@ -8,12 +8,12 @@ namespace, in which only the payload's id exists.
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import gc
 import os
 import signal
 import socket
-import threading
 import time
 from typing import NamedTuple, NoReturn
 
@@ -123,6 +123,17 @@ class Builder:
             os.close(self._plan)
             self._plan = -1
 
+    def move(self, first: int) -> int:
+        """Give our descriptors the numbers from ``first`` on, for whoever closes all others; the next number.
+
+        The old ones stay open, as the caller's to close.
+        """
+        held = (self.control.detach(), self.death, self._plan)
+        for target, fd in enumerate(held, first):
+            os.dup2(fd, target, inheritable=False)
+        self.control, self.death, self._plan = socket.socket(fileno=first), first + 1, first + 2
+        return first + len(held)
+
     def abandon(self) -> None:
         """Let the process end: nobody will tell it anything."""
         os.close(self._plan)
@@ -181,36 +192,40 @@ def launch(build: Build, begun: Builder | None = None) -> Launched:
     return Launched(ident, pidfd, control, notify, death, namespace, unset, network)
 
 
-class _Entering(threading.Thread):
+class _Entering:
     """Moves the builder into the box's control groups while it works.
 
     The first move waits for a grace period of the kernel, some 10 ms (cgroup_threadgroup_rwsem); the next one
-    that follows at once does not, so init is moved too instead of being forked only afterwards.
+    that follows at once does not, so init is moved too instead of being forked only afterwards. A thread of
+    the low-level kind: the other one runs code of its own in every process that is forked later.
     """
 
     def __init__(self, groups: Groups, builder: int) -> None:
-        super().__init__(name="entering", daemon=True)
         self._groups = groups
         self._builder = builder
         self._error: OSError | None = None
+        self._moving = _thread.allocate_lock()
         if groups.folders:
-            self.start()
+            self._moving.acquire()
+            _thread.start_new_thread(self._move, ())
 
-    def run(self) -> None:
+    def _move(self) -> None:
         try:
             cgroups.enter(self._groups, self._builder)
             trace.point("launch: builder entered")
         except OSError as error:
             self._error = error
+        finally:
+            self._moving.release()
 
     def follow(self, init: int) -> None:
         """Wait for the builder's move and make init's; ``LaunchError`` when either failed."""
         if not self._groups.folders:
             return
-        self.join()
         try:
-            if self._error is not None:
-                raise self._error
+            with self._moving:
+                if self._error is not None:
+                    raise self._error
             cgroups.enter(self._groups, init)
         except OSError as error:
             what = "the box enters its control groups"

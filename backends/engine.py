@@ -94,6 +94,11 @@ class Engine:
             self._lister = Lister()
         return self._lister
 
+    def _acted(self) -> None:
+        """Processes were started or ended just now: the next look is a new one."""
+        if self._lister is not None:
+            self._lister.forget()
+
     def boxes(self, everywhere: bool = False) -> tuple[BoxRow, ...]:
         """The boxes of this repository (outside any, or with ``everywhere``: of all), by age.
 
@@ -229,7 +234,10 @@ class Engine:
         """
         from backends.verbs import sessions
 
-        return sessions.run(self.find(ref), list(argv), env, streams, on_session, cwd)
+        try:
+            return sessions.run(self.find(ref), list(argv), env, streams, on_session, cwd)
+        finally:
+            self._acted()
 
     def open_shell(
         self,
@@ -255,12 +263,16 @@ class Engine:
         from backends.verbs import sessions
 
         sessions.kill(self.find(ref), process, signal)
+        self._acted()
 
     def stop(self, ref: str) -> bool:
         """End every process of the box; returns after none survives. False when it was not live."""
         from backends.verbs import sessions
 
-        return sessions.stop(self.find(ref))
+        try:
+            return sessions.stop(self.find(ref))
+        finally:
+            self._acted()
 
     # ---------------------------------------------------------------- gate
 
@@ -360,6 +372,7 @@ class Engine:
         from backends.verbs import removal
 
         removal.abort(self.find(ref), why)
+        self._acted()
 
     def remove(self, ref: str, force: bool = False) -> None:
         """Delete the box. ``Busy`` while it is live; ``force`` ends it first, but never overrides the lock
@@ -367,6 +380,7 @@ class Engine:
         from backends.verbs import removal
 
         removal.remove(self.find(ref), force)
+        self._acted()
 
     def remove_many(self, refs: Sequence[str], force: bool = False) -> tuple[RemovalOutcome, ...]:
         """``remove`` each, going on after one fails."""

@@ -7,18 +7,11 @@ the new line is among the bytes that it wrote there.
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fcntl import ioctl
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -27,13 +20,12 @@ from backends.engine import Engine, NewBox
 from bench.measure import cloche, processor_time
 from bench.place import place
 from bench.repository import generated
+from bench.screen import Screen
 
 ROUNDS = 40
 FILES = 5000  # in the repository
 STILL = 5.0  # seconds in which nothing changes
-LIMIT = 20.0  # seconds after which a write that is not drawn is a failure
 PAUSE = 0.7  # seconds between two writes, so that one sample does not wait for another
-SIZE = (120, 40)
 WRITER = """
 import sys, time
 for line in sys.stdin:
@@ -48,47 +40,6 @@ class Samples(NamedTuple):
 
     seconds: list[float]
     idle: float
-
-
-class Screen:
-    """A workbench on a pseudo-terminal: keys in, drawn bytes out."""
-
-    def __init__(self, repo: Path, env: dict[str, str]) -> None:
-        self.pid, self.master = pty.fork()
-        if self.pid == 0:
-            os.chdir(repo)
-            argv = cloche()
-            os.execve(argv[0], argv, {**env, "TERM": "xterm-256color"})
-        ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", SIZE[1], SIZE[0], 0, 0))
-        self.seen = b""
-
-    def press(self, keys: bytes) -> None:
-        os.write(self.master, keys)
-
-    def drawn(self, mark: bytes, limit: float = LIMIT) -> float:
-        """When ``mark`` was drawn (monotonic seconds); what was drawn before it is forgotten."""
-        end = time.monotonic() + limit
-        while mark not in self.seen:
-            if not select.select([self.master], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise SystemExit(
-                    f"the workbench did not draw {mark!r} within {limit} s: {self.seen[-800:]!r}"
-                )
-            self.seen = self.seen[-4096:] + os.read(self.master, 65536)
-        at = time.monotonic()
-        self.seen = b""
-        return at
-
-    def rest(self, seconds: float) -> None:
-        """Let it draw what it wants for a while."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            if select.select([self.master], [], [], left)[0]:
-                self.seen = self.seen[-4096:] + os.read(self.master, 65536)
-
-    def close(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
-        os.close(self.master)
 
 
 @contextmanager
@@ -119,7 +70,7 @@ def write(process: subprocess.Popen[str], line: str) -> float:
 
 
 def measure(rounds: int = ROUNDS, files: int = FILES, provider: str = "auto") -> Samples:
-    """One box on a repository of ``files`` files, its Changes tab open; ``provider`` is its policy's ``tree``."""
+    """One box on a repository of ``files`` files, its Changes tab open; ``provider`` as in a policy."""
     with place() as (work, env):
         repo = generated(work / "subject", files).path
         (repo / "cloche.toml").write_text(f'[profiles.default]\ntree = "{provider}"\n')

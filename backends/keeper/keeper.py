@@ -224,7 +224,7 @@ class Keeper:
         if not census.children(self.box.init.pid):
             return census.Census({})
         if self._census is None or now > self._census[0] + CENSUS_LIFE:
-            self._census = (now, census.take(self.box.init.pid))
+            self._census = (now, census.glance(self.box.init.pid))
         return self._census[1]
 
     @property

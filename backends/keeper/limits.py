@@ -131,7 +131,7 @@ class Limits:
             self.count_up()
             seen = None
             if self._memory is not None or (self._procs is not None and not self._group):
-                seen = census.take(self._init.pid)
+                seen = census.glance(self._init.pid)
             if self._memory is not None and seen is not None:
                 pause = self._look_at_memory(self._memory, seen)
             if self._procs is not None:

@@ -111,7 +111,7 @@ class Requests:
 
     def _processes(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
         """Every process with the session it belongs to, also after a double fork."""
-        seen = census.take(self._keeper.box.init.pid)
+        seen = census.glance(self._keeper.box.init.pid, self._keeper.sessions.members.known)
         owners = self._keeper.sessions.owners(seen)
         rows = [
             {"pid": one.pid, "start": one.start, "parent": one.parent, "session": owners.get(one.pid)}

@@ -30,6 +30,11 @@ class Members:
         self._known: dict[ProcessId, int] = {}
         self._leaders: dict[int, int] = {}  # pid as the host sees it: session
 
+    @property
+    def known(self) -> tuple[ProcessId, ...]:
+        """The processes whose session is proved, as the last census left them."""
+        return tuple(self._known)
+
     def leads(self, ident: ProcessId, session: int) -> None:
         self._known[ident] = session
         self._leaders[ident.pid] = session

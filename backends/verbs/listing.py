@@ -14,6 +14,7 @@ from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import ABORTED, APPLIED, IDLE, PROPOSED, RUNNING
 from backends.boxes.manifest import Manifest, load
 from backends.boxes.place import DETACHED
+from backends.kernel import procfs
 from backends.snapshots import BoxRow, BoxView, Diff, DiffStat, ProcessId, ProcessRow, SessionRow
 from backends.verbs import asking, processes, records
 
@@ -82,6 +83,10 @@ class Lister:
         self._diffs: dict[str, tuple[str, DiffStat]] = {}
         self._drifts: dict[tuple[str, str, str, str], int | None] = {}
 
+    def forget(self) -> None:
+        """A box was just changed: the next look is a new one."""
+        self._meter.forget()
+
     # ---------------------------------------------------------------- rows
 
     def rows(self, repository_key: str | None) -> tuple[BoxRow, ...]:
@@ -119,7 +124,7 @@ class Lister:
         if kind == "lost" and manifest.state != RUNNING:
             kind = ""  # it died with nothing in the box: nothing was lost
         stat = answers.replies.get("stat", {}) if answers else {}
-        tree = scan.tree(live.init, commands=False) if scan and kind in ("live", "slow") else ()
+        used = scan.load(live.init) if scan and kind in ("live", "slow") else procfs.Load(0, 0.0, 0)
         summary = self._summary(paths)
         # While it lives, the keeper has counted refusals that it did not write down yet.
         denied = stat.get("denied")
@@ -138,9 +143,9 @@ class Lister:
             purpose=manifest.purpose,
             expires=manifest.expires,
             needs=_needs(manifest, kind, summary.last_exit),
-            processes=len(tree),
-            cpu=round(sum(one.cpu for one in tree), 1),
-            rss=sum(one.rss for one in tree),
+            processes=used.processes,
+            cpu=round(used.cpu, 1),
+            rss=used.rss,
             denied=denied if isinstance(denied, int) else summary.denied,
             stat=self._stat(manifest, paths),
             last_line=_last_line(stat),

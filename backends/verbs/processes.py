@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
+from functools import lru_cache
 
 from backends.kernel import procfs
 from backends.snapshots import ProcessId, ProcessRow
 
 SHORTEST = 0.2  # seconds between two scans; over less, whole clock ticks make a share jump between 0 and 100
 LONGEST_COMMAND = 4096  # bytes of a command line that are read
+SHARED = 0.05  # seconds before a question in which a scan may have begun that answers it
 
 
 class Meter:
@@ -23,14 +26,27 @@ class Meter:
         self._lock = threading.Lock()
         self._older: procfs.Scan | None = None
         self._newer: procfs.Scan | None = None
+        self._last: tuple[float, Sight] | None = None  # when the last scan began (monotonic), what it saw
 
     def scan(self) -> Sight:
-        """Look at all processes of the host now."""
-        now = procfs.scan()
+        """Look at all processes of the host now. Who asks while somebody else looks, or at the same time in
+        effect (``SHARED``), gets what that one saw: a screen of boxes costs one scan."""
+        asked = time.monotonic()
         with self._lock:
+            if self._last is not None and self._last[0] >= asked - SHARED:
+                return self._last[1]
+            began = time.monotonic()
+            now = procfs.scan()
             if self._newer is None or now.time - self._newer.time >= SHORTEST:
                 self._older, self._newer = self._newer, now
-            return Sight(now, self._older)
+            sight = Sight(now, self._older)
+            self._last = (began, sight)
+            return sight
+
+    def forget(self) -> None:
+        """Something was just started or ended: what was seen before it answers no question."""
+        with self._lock:
+            self._last = None
 
 
 class Sight:
@@ -55,6 +71,10 @@ class Sight:
             return rows
         return tuple(row._replace(command=command_line(row.ident.pid, row.name)) for row in rows)
 
+    def load(self, init: ProcessId | None) -> procfs.Load:
+        """How many processes are below ``init``, and what they use together."""
+        return procfs.load(self._now, init, self._before) if init is not None else procfs.Load(0, 0.0, 0)
+
 
 def command_line(pid: int, name: str) -> str:
     """The redacted argv joined by spaces, ``[name]`` without one; raw text, to be escaped when drawn."""
@@ -63,9 +83,12 @@ def command_line(pid: int, name: str) -> str:
             data = file.read(LONGEST_COMMAND)
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         data = b""
-    words = [os.fsdecode(word) for word in data.rstrip(b"\0").split(b"\0")] if data else []
-    if not words:
-        return f"[{name}]"
+    return _redacted(data.rstrip(b"\0")) if data.strip(b"\0") else f"[{name}]"
+
+
+@lru_cache(maxsize=4096)
+def _redacted(data: bytes) -> str:
+    """A command line as it is shown. Kept, because a fleet's are read twice a second and change seldom."""
     from backends.evidence.redact import redact_argv  # its patterns are compiled when it is loaded
 
-    return " ".join(redact_argv(words))
+    return " ".join(redact_argv([os.fsdecode(word) for word in data.split(b"\0")]))

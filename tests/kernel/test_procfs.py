@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 from backends.kernel import procfs
 from backends.kernel.procfs import Scan, Stat
 from backends.snapshots import ProcessId
+from tests import support
 
 
 def stat(pid: int, parent: int, start: int = 100, name: str = "x", ticks: int = 0, session: int = 0) -> Stat:
@@ -82,3 +85,63 @@ def test_a_scan_sees_ourselves() -> None:
     now = procfs.scan()
     assert now.stats[os.getpid()].parent == os.getppid()
     assert os.getpid() in procfs.members(os.stat("/proc/self/ns/pid").st_ino, [os.getpid(), 1 << 22])
+
+
+CROWD = """
+import ctypes, os, threading, time
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+def fork():
+    if os.fork() == 0:
+        time.sleep(600)
+def fork_and_stay():
+    fork()
+    time.sleep(600)
+for _ in range(3):
+    fork()
+threading.Thread(target=fork_and_stay, daemon=True).start()
+if os.fork() == 0:
+    os.setsid()
+    fork()
+    os._exit(0)
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_lists_of_children_lead_to_everything_below_a_process_as_a_scan_does() -> None:
+    with subprocess.Popen([sys.executable, "-c", CROWD], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()
+        crowd = ident_of(parent.pid)
+
+        def scanned() -> set[ProcessId]:
+            return {one.ident for one in procfs.descendants(procfs.scan(), crowd) if one.state != "Z"}
+
+        try:  # three children, a thread's, and a daemon's whose parent ended
+            support.wait_until(lambda: len(scanned()) == 5, "all of them are there")
+            near = procfs.near(parent.pid)
+            assert near is not None
+            assert {one.ident for one in near.values() if one.state != "Z"} == scanned()
+        finally:
+            for ident in (*scanned(), crowd):
+                os.kill(ident.pid, signal.SIGKILL)
+
+
+def test_nothing_is_near_a_process_that_is_gone() -> None:
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    assert procfs.near(gone.pid) == {}
+
+
+def test_the_load_of_a_box_is_the_sum_of_its_rows() -> None:
+    before = procfs.scan()
+    init = ident_of(os.getppid())
+    rows = procfs.tree(before, init, before, commands=False)
+    assert procfs.load(before, init, before) == (len(rows), 0.0, sum(row.rss for row in rows))
+    assert procfs.load(before, init._replace(start=1)) == (0, 0.0, 0)
+
+
+def ident_of(pid: int) -> ProcessId:
+    ident = procfs.identify(pid)
+    assert ident is not None
+    return ident

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from bench import document, livediff, many, relay, repository, results, rows, table
+from bench import document, fleet, livediff, many, relay, repository, results, rows, table
 from bench.acts import (
     Stage,
     command_line,
@@ -27,8 +27,9 @@ from bench.results import Results, Sampler
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 PEERS = RESULTS / "peers"
-PARTS = ("command-line", "engine", "sizes", "memory", "scale", "livediff", "relay")
+PARTS = ("command-line", "engine", "sizes", "memory", "scale", "fleet", "livediff", "relay")
 FIRST_CHANGE = 1 << 20  # beyond the numbers of all rounds
+PROCESSES = 40  # in each box, beside a workbench
 WORKTREES = 3  # of the large repository: each takes seconds
 
 
@@ -98,6 +99,8 @@ def run(stage: Stage, options: argparse.Namespace) -> None:
         in_rounds(options.rounds, lambda stage, number: sizes(stage, small, large, number), stage=stage)
     if "scale" in options.only and options.scale > 0:
         many.many(stage, options.scale, options.rounds)
+    if "fleet" in options.only and options.scale > 0:
+        beside(stage.sampler, options.scale)
     if "livediff" in options.only:
         changes(stage.sampler, options.rounds)
     if "relay" in options.only:
@@ -114,6 +117,18 @@ def through_relay(sampler: Sampler, rounds: int) -> None:
         sampler.add(name, *values)
     pairs = zip(found.latency[relay.FIRST_RELAYED], found.latency[relay.FIRST_DIRECT], strict=True)
     sampler.add(rows.ADDED, *(relayed - direct for relayed, direct in pairs))
+
+
+def beside(sampler: Sampler, count: int) -> None:
+    """A workbench that shows ``count`` live boxes, each with processes that sleep."""
+    if lacking := many.lacking(count):
+        for name in many.BY_FLEET:
+            sampler.miss(name, lacking)
+        return
+    found = fleet.measure(count, PROCESSES)
+    sampler.add(rows.BESIDE, found.processor)
+    sampler.add(rows.KEY, *found.keys)
+    sampler.add(rows.LISTED, *found.listings)
 
 
 def changes(sampler: Sampler, rounds: int) -> None:

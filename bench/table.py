@@ -21,13 +21,14 @@ class Figures(NamedTuple):
     p90: float
     least: float
     samples: int
+    p99: float
     ratio: float | None
 
 
-def p90(values: Sequence[float], *, more_is_better: bool = False) -> float:
-    """The value that nine of ten samples are not worse than, by nearest rank; of few samples the worst."""
+def worst(values: Sequence[float], part: float, *, more_is_better: bool = False) -> float:
+    """The sample that ``part`` of all are not worse than, by nearest rank; of few samples the worst."""
     ordered = sorted(values, reverse=more_is_better)
-    return ordered[min(len(ordered) - 1, round(0.9 * (len(ordered) - 1)))]
+    return ordered[round(part * (len(ordered) - 1))]
 
 
 def figures(row: Row, results: Results) -> Figures | None:
@@ -41,9 +42,10 @@ def figures(row: Row, results: Results) -> Figures | None:
     median = statistics.median(values)
     return Figures(
         median * scale,
-        p90(values, more_is_better=row.unit in MORE_IS_BETTER) * scale,
+        worst(values, 0.9, more_is_better=row.unit in MORE_IS_BETTER) * scale,
         min(values) * scale,
         len(values),
+        worst(values, 0.99, more_is_better=row.unit in MORE_IS_BETTER) * scale,
         median / over if over else None,
     )
 
@@ -53,6 +55,8 @@ def verdict(row: Row, found: Figures) -> str:
     said = []
     if row.aim is not None:
         said.append(f"< {row.aim:g}: {_met(found.median < row.aim)}")
+    if row.aim_p99 is not None:
+        said.append(f"p99 {number(found.p99)} < {row.aim_p99:g}: {_met(found.p99 < row.aim_p99)}")
     if row.aim_ratio is not None and found.ratio is not None:
         said.append(f"< {row.aim_ratio:g} x: {_met(found.ratio < row.aim_ratio)}")
     if row.least_ratio is not None and found.ratio is not None:

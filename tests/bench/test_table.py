@@ -30,11 +30,11 @@ def test_a_row_is_told_in_its_own_unit_with_median_p90_least_and_count() -> None
     [([1.0], 1.0), ([1.0, 2.0], 2.0), ([float(n) for n in range(1, 12)], 10.0), ([3.0, 1.0, 2.0], 3.0)],
 )
 def test_p90_is_a_sample_that_nine_of_ten_do_not_exceed(values: list[float], expected: float) -> None:
-    assert table.p90(values) == expected
+    assert table.worst(values, 0.9) == expected
 
 
 def test_p90_of_a_rate_is_among_the_slow_ones() -> None:
-    assert table.p90([float(n) for n in range(1, 12)], more_is_better=True) == 2.0
+    assert table.worst([float(n) for n in range(1, 12)], 0.9, more_is_better=True) == 2.0
     found = table.figures(RATE, results(rate=[1e6, 2e6, 3e6]))
     assert found is not None
     assert (found.median, found.p90, found.least) == (2.0, 1.0, 1.0)
@@ -77,6 +77,14 @@ def test_an_aim_is_met_or_missed_and_never_guessed(ours: list[float], plain: lis
     found = table.figures(OURS, results(ours=ours, plain=plain))
     assert found is not None
     assert table.verdict(OURS, found) == said
+
+
+def test_an_aim_of_p99_looks_at_the_slowest() -> None:
+    row = OURS._replace(aim=None, aim_ratio=None, aim_p99=50)
+    for slow, said in ((0.049, "p99 49.0 < 50: met"), (0.051, "p99 51.0 < 50: MISSED")):
+        found = table.figures(row, results(ours=[0.001] * 30 + [slow]))
+        assert found is not None
+        assert table.verdict(row, found) == said
 
 
 def test_an_aim_where_more_is_better_is_a_lower_bound() -> None:

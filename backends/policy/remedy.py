@@ -136,6 +136,8 @@ def _net(refused: Refused) -> Remedy:
         return _none(where, reason, _closed(policy))
     target, _, note = refused.object.partition(" (")
     reason = f"no rule of net.egress of the profile {policy.profile} allows {refused.object}"
+    if refused.rule and not refused.rule.startswith("no rule"):
+        reason += f": {refused.rule}"
     claimed = note.rstrip(")").partition(" ")
     host, port = split_destination(target)
     if note.startswith("name server"):

@@ -340,3 +340,59 @@ def test_without_reads_observed_a_draft_says_so_and_keeps_every_grant(
     policy = canonical.decode(engine.find("b").policy.read_bytes())
     assert {row.entry for row in learned.grants if row.key == "fs.read" and row.places} == set(policy.fs.read)
     engine.stop("b")
+
+
+CONNECT = """
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], int(sys.argv[2])), 5).close()
+except OSError:
+    sys.exit(7)
+"""
+
+
+def test_a_live_box_reaches_what_was_accepted_without_a_restart(
+    engine: Engine, repo: Path, null: Streams
+) -> None:
+    text = '[profiles.default]\ntier = "supervised"\nnet.mode = "allow"\nnet.egress = ["8.8.8.8"]\n'
+    (repo / "cloche.toml").write_text(text)
+    engine.create(NewBox(name="b"))
+    # Nobody answers there: that the relay took the connection is what shows.
+    there = ["python3", "-c", CONNECT, "10.255.255.1", "5432"]
+    assert engine.run("b", there, streams=null).exit == 7
+    (row,) = engine.tally("b").rows
+    assert (row.kind, row.object, row.count) == ("net", "10.255.255.1:5432", 1)
+    found = engine.explain_denial("b", row.kind, row.object, row.rule)
+    assert found.where == f"{repo / 'cloche.toml'}:3" and found.proposal is not None and found.proposal.live
+    keeper = engine.view("b").row.live
+    engine.accept_rule("b", found.proposal, "ada")
+    assert engine.run("b", there, streams=null).exit == 0
+    assert (keeper, engine.view("b").row.live) == ("live", "live")
+    assert engine.tally("b").rows[0].count == 1
+    told = [record.data for record in engine.journal("b") if record.kind in ("egress-rule", "policy")]
+    assert [(one["who"], one.get("live")) for one in told] == [("ada", None), ("ada", True)]
+    engine.stop("b")
+    assert engine.run("b", there, streams=null).exit == 0, "and it holds after the next start"
+    assert canonical.decode(engine.find("b").policy.read_bytes()).net.egress == (
+        "10.255.255.1:5432",
+        "8.8.8.8",
+    )
+    used = {row.entry: row.used for row in engine.learn("b").grants if row.key == "net.egress"}
+    assert used["8.8.8.8"] is False
+    engine.stop("b")
+
+
+def test_a_closed_network_is_not_opened_while_it_runs(engine: Engine, repo: Path, null: Streams) -> None:
+    (repo / "cloche.toml").write_text('[profiles.default]\ntier = "supervised"\n')
+    engine.create(NewBox(name="b"))
+    there = ["python3", "-c", CONNECT, "10.255.255.1", "5432"]
+    assert engine.run("b", there, streams=null).exit == 7
+    row = next(row for row in engine.tally("b").rows if row.kind == "net")
+    found = engine.explain_denial("b", row.kind, row.object, row.rule)
+    assert found.proposal is None and "never widened" in found.why_not
+    with pytest.raises(Refused, match="never widened"):
+        engine.propose_rule("b", "net.egress", "10.255.255.1:5432")
+    with client.connect(engine.find("b")) as keeper, pytest.raises(Refused):
+        keeper.call("allow", rule="10.255.255.1:5432", who="ada")
+    assert engine.run("b", there, streams=null).exit == 7
+    engine.stop("b")

@@ -138,5 +138,5 @@ def _stack(paths: BoxPaths) -> tuple[Layer, ...]:
         names = layers.used(paths)
         top = layers.find(names[0]) if names else None
         return layers.stack(top) if top is not None else ()
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return ()

@@ -22,15 +22,19 @@ import pytest
 
 from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths, runtime_dir
+from backends.engine import Engine, NewBox, Streams
+from backends.errors import Refused
 from backends.keeper import client, protocol, start, surroundings
 from backends.kernel import landlock
 from backends.kernel.syscalls import PR_SET_NO_NEW_PRIVS, prctl, syscall
+from backends.trees import layers
 from tests import support
 from tests.conftest import Home
 from tests.keeper import boxes, zygotes
 from tests.keeper.boxes import sh
 from tests.keeper.test_peers import CLONE_NEWPID, CLONE_NEWUSER, answer_to_a_child
 from tests.support import wait_until
+from tests.trees.test_intact import CHANGES as CHANGED
 
 CLONE_NEWNS, CLONE_NEWNET = 0x20000, 0x40000000
 PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 22, 2
@@ -375,6 +379,64 @@ def test_a_starter_under_landlock_gets_no_keeper_that_is_not(
     zygotes.in_child(ruled)
     assert liveness.read(box).kind == ""
     assert surroundings.within_reach(zygote)
+
+
+# ---- layers that it knows to be as they were sealed
+
+
+@pytest.fixture
+def engine(repo: Path, streams: Streams) -> Iterator[Engine]:
+    """One with the box "a" over a shared layer, known to a zygote."""
+    made = Engine(repo)
+    made.create(NewBox(name="a"))
+    assert made.run("a", ["/bin/true"], streams=streams).exit == 0
+    made.stop("a")
+    wait_until(lambda: layer_known(only()), "its layer is watched, and was compared")
+    yield made
+    made.remove("a", force=True)
+
+
+@pytest.fixture
+def streams() -> Iterator[Streams]:
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    yield Streams(null, null, null)
+    os.close(null)
+
+
+def layer_known(pid: int) -> bool:
+    """Whether it watches more than its socket, and no comparison is at work."""
+    links = [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+    return links.count("anon_inode:inotify") == 2 and not any(link.startswith("pipe:") for link in links)
+
+
+@pytest.mark.boundary
+@pytest.mark.parametrize(
+    "how", ["in place", "replaced", "added", "removed", "mode", "layer exchanged for a copy"]
+)
+def test_a_layer_that_is_changed_after_it_was_known_starts_no_box(
+    engine: Engine, streams: Streams, how: str
+) -> None:
+    """S10, with a zygote: the run is refused, and the next one has the base again."""
+    pid = only()
+    (name,) = layers.used(engine.find("a"))
+    time.sleep(0.02)
+    CHANGED[how](layers.root() / name / "tree")
+    with pytest.raises(Refused) as raised:
+        engine.run("a", ["/bin/true"], streams=streams)
+    assert raised.value.code == "layer-broken"
+    assert engine.run("a", ["/usr/bin/python3", "-c", GOOD], streams=streams).exit == 0
+    assert not gone(pid)
+
+
+GOOD = "import os, sys; sys.exit(os.listdir('src') != ['add.py'] or len(open('src/add.py').read()) < 10)"
+
+
+@pytest.mark.boundary
+def test_a_known_layer_still_starts_boxes(engine: Engine, streams: Streams) -> None:
+    for _ in range(3):
+        assert engine.run("a", ["/usr/bin/python3", "-c", GOOD], streams=streams).exit == 0
+        engine.stop("a")
+    assert layer_known(only())
 
 
 # ---- its end

@@ -42,7 +42,7 @@ def proposed(repo: Path) -> Engine:
 
 
 @pytest.mark.parametrize("variable", [True, False])
-@pytest.mark.parametrize("act", ["apply", "export"])
+@pytest.mark.parametrize("act", ["apply", "export", "allow"])
 @pytest.mark.parametrize("how", ["", "setsid -w "])
 def test_a_caller_in_an_unconfined_box_is_refused(
     proposed: Engine, repo: Path, act: str, variable: bool, how: str
@@ -53,7 +53,11 @@ def test_a_caller_in_an_unconfined_box_is_refused(
         f"{name}={os.environ[name]}"
         for name in ("XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "PYTHONPATH")
     )
-    words = "apply good --as agent" if act == "apply" else f"export good --out {repo.parent}/out"
+    words = {
+        "apply": "apply good --as agent",
+        "export": f"export good --out {repo.parent}/out",
+        "allow": "allow good resources.procs=9 --yes --as agent",
+    }[act]
     entry = "import sys; from app.cli import main; sys.exit(main())"
     done = inside(
         proposed,
@@ -64,6 +68,7 @@ def test_a_caller_in_an_unconfined_box_is_refused(
     assert "not for callers inside a box" in done.out
     assert support.git(repo, "rev-parse", "main") == tip
     assert not (repo.parent / "out").exists()
+    assert not (repo / "cloche.toml").exists()
     proposed.stop("loose")
 
 

@@ -199,6 +199,26 @@ def test_nothing_that_names_credentials_or_opens_a_closed_network_is_accepted(
     assert load(engine.find("b")).generation == 1
 
 
+def test_a_box_takes_what_the_file_said_after_it_was_made_and_the_file_stays_as_it_is(
+    engine: Engine, repo: Path, sdk: Path, null: Streams
+) -> None:
+    engine.create(NewBox(name="b"))
+    with open(repo / "cloche.toml", "a") as file:
+        file.write(f'fs.read = ["/etc/passwd", "{sdk}"] # later\nresources.procs = 77\n')
+    text = (repo / "cloche.toml").read_text()
+    found = refused(engine, null, sdk)
+    assert found.proposal is not None and found.proposal.diff == ""
+    engine.stop("b")
+    engine.accept_rule("b", found.proposal, "ada")
+    assert (repo / "cloche.toml").read_text() == text
+    assert engine.run("b", ["cat", str(sdk)], streams=null).exit == 0
+    policy = canonical.decode(engine.find("b").policy.read_bytes())
+    assert "/etc/passwd" not in policy.fs.read and policy.resources.procs == 512, (
+        "and nothing else that moved since"
+    )
+    engine.stop("b")
+
+
 def test_a_linked_file_is_not_written_through(engine: Engine, repo: Path, sdk: Path, null: Streams) -> None:
     engine.create(NewBox(name="b"))
     real = repo.parent / "real.toml"

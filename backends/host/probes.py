@@ -142,8 +142,8 @@ def _end(live: LiveBox) -> None:
     for fd in (live.pidfd, live.death, live.notify):
         if fd is not None:
             os.close(fd)
-    for one in live.network.sockets if live.network else ():
-        one.close()
+    if live.network:
+        live.network.close()
     cgroups.remove(live.cgroups)
 
 

@@ -7,6 +7,7 @@ alone, never where the profile denies the network, and never from inside.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from backends.keeper.resolver import Resolver
 from backends.kernel import nftables
 from backends.kernel.nftables import Destination, Entry, Tallies
 from backends.policy.model import Policy
+from backends.tiers import etc
 from backends.tiers.networking import entries_of
 from backends.tiers.protocol import BoxNetwork
 
@@ -59,7 +61,7 @@ class Egress:
         deny: Deny,
         record: Record,
         *,
-        names: Collection[str] = (),
+        box: str,
     ) -> None:
         self._loop = loop
         self._log = log
@@ -67,7 +69,7 @@ class Egress:
         self._network = network
         self._deny = deny
         self._record = record
-        self._own_names = names
+        self._box = box
         self.asked = Asked()
         self._pins: Pins = network.pins
         self._former = Pins()  # what live connections were let through by, after their names were pinned anew
@@ -105,7 +107,7 @@ class Egress:
             resolve=self._lookups,
             caller=lambda: self.asked.names,
             lost=lambda what, count: self._record("lost", {"what": what, "count": count}),
-            names=self._own_names,
+            names=(self._box,),
         )
         self._relay = Relay(
             self._loop,
@@ -150,8 +152,7 @@ class Egress:
             self._relay.close()
         if self._resolver is not None:
             self._resolver.close()
-        for one in self._network.sockets:
-            one.close()
+        self._network.close()
 
     # ------------------------------------------------------------ what was refused
 
@@ -185,6 +186,15 @@ class Egress:
         self._matcher = matcher
         if self._resolver is not None:
             self._resolver.use(matcher, self._pins)
+        self._write_hosts()
+
+    def _write_hosts(self) -> None:
+        """Most libraries read the box's hosts file before they ask the name server."""
+        names = set(self._matcher.fixed())
+        pinned = [(pin.name, pin.addresses) for pin in self._pins if pin.name in names]
+        data = etc.hosts_file(self._box, pinned).encode("ascii")
+        os.pwrite(self._network.hosts, data, 0)
+        os.ftruncate(self._network.hosts, len(data))
 
     def _pinned(self, name: str, addresses: tuple[str, ...]) -> None:
         """Let a name below a wildcard through, before the box learns its addresses. Raises when it cannot.

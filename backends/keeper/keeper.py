@@ -191,8 +191,15 @@ class Keeper:
     def _egress(self, network: BoxNetwork) -> Egress:
         from backends.keeper.egress import Egress  # only the tiers with a list have what it loads
 
-        policy, names = self.spec.policy, (self.spec.box_name,)
-        return Egress(self.loop, self.log, policy, network, self.denials.add, self.recorder.note, names=names)
+        return Egress(
+            self.loop,
+            self.log,
+            self.spec.policy,
+            network,
+            self.denials.add,
+            self.recorder.note,
+            box=self.spec.box_name,
+        )
 
     def _moves(self, notify: int) -> Moves:
         return Moves(notify, self.box.inside_tree, self.link.send)

@@ -72,6 +72,21 @@ def set_attributes(target: Target, attributes: int, *, recursive: bool = False) 
     )
 
 
+def writable(path: Target) -> int:
+    """A descriptor to write a file whose mount is read-only, or is about to be made so.
+
+    It is opened through a copy of the mount that has no place in any tree (open_tree(2)) and ends with the
+    descriptor; for whoever owns this mount namespace, before another one locks its mounts.
+    """
+    copy = syscall("open_tree", AT_FDCWD, _name(path) + b"\0", _OPEN_TREE_CLONE | os.O_CLOEXEC)
+    try:
+        clear = struct.pack("=QQQQ", 0, MOUNT_ATTR_RDONLY, 0, 0)
+        syscall("mount_setattr", copy, b"\0", AT_EMPTY_PATH, clear, len(clear))
+        return os.open(f"/proc/self/fd/{copy}", os.O_WRONLY | os.O_CLOEXEC)
+    finally:
+        os.close(copy)
+
+
 def unmount(target: Target) -> None:
     """umount2(2) with MNT_DETACH: the mount leaves the tree at once, what holds it keeps it."""
     syscall("umount2", _name(target) + b"\0", MNT_DETACH)

@@ -30,7 +30,7 @@ def synthesize(
         "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
     )
     group = f"root:x:0:\ntty:x:5:\n{USER}:x:{UID}:\nnogroup:x:65534:\n"
-    hosts = f"127.0.0.1 localhost {name}\n::1 localhost ip6-localhost ip6-loopback\n"
+    hosts = hosts_file(name)
     resolver = _NO_RESOLVER
     lookup = "files"
     if host_network:
@@ -38,7 +38,7 @@ def synthesize(
         resolver = _host_file("/etc/resolv.conf")
         lookup = "files dns"
     elif pinned is not None:
-        hosts += "".join(f"{address} {host}\n" for host, found in pinned for address in found)
+        hosts = hosts_file(name, pinned)
         resolver = _OWN_RESOLVER
         lookup = "files dns"
     nsswitch = (
@@ -57,6 +57,12 @@ def synthesize(
     if pinned is not None:
         texts["/etc/host.conf"] = "multi on\n"  # or glibc takes the first address of a name only
     return {path: text.encode("utf-8", "surrogateescape") for path, text in texts.items()}
+
+
+def hosts_file(name: str, pinned: Iterable[tuple[str, Iterable[str]]] = ()) -> str:
+    """Loopback, the box's own ``name``, and each pinned name with its addresses (hosts(5))."""
+    own = f"127.0.0.1 localhost {name}\n::1 localhost ip6-localhost ip6-loopback\n"
+    return own + "".join(f"{address} {host}\n" for host, found in pinned for address in found)
 
 
 def _host_file(path: str) -> str:

@@ -21,7 +21,7 @@ from backends import trace
 from backends.keeper import init, init_protocol
 from backends.keeper.init import Settings
 from backends.keeper.init_protocol import Message
-from backends.kernel import capabilities, cgroups, landlock, namespaces, procfs, seccomp
+from backends.kernel import capabilities, cgroups, landlock, mounts, namespaces, procfs, seccomp
 from backends.kernel.cgroups import Groups
 from backends.kernel.syscalls import PR_SET_DUMPABLE, prctl
 from backends.tiers import etc, netns, order, root
@@ -66,6 +66,7 @@ class Launched(NamedTuple):
     namespace: int  # inode of the box's process namespace
     unset: tuple[str, ...]  # settings below /proc/sys that this kernel does not let a box's builder make
     network: tuple[socket.socket, ...] = ()  # of a private network, see netns.build
+    hosts: int = -1  # to write the hosts file of such a box
 
 
 class LaunchError(Exception):
@@ -147,6 +148,7 @@ def launch(build: Build, begun: Builder | None = None) -> Launched:
     first = begun or Builder()
     builder, control, death = first.pid, first.control, first.death
     pidfd = notify = -1
+    hosts = -1
     network: tuple[socket.socket, ...] = ()
     try:
         first.tell(build)
@@ -175,11 +177,12 @@ def launch(build: Build, begun: Builder | None = None) -> Launched:
                 network = netns.received(fds)
             else:
                 notify, namespace, unset = fds[0], message["namespace"], _texts(message["unset"])
+                hosts = fds[1] if len(fds) > 1 else -1
                 trace.carry(_texts(message["trace"]))
         if ident is None or not isinstance(namespace, int):
             raise LaunchError("init", "init started", "it is gone already")
     except BaseException:
-        for fd in (pidfd, notify, death):
+        for fd in (pidfd, notify, death, hosts):
             if fd >= 0:
                 os.close(fd)
         for one in (*network, control):
@@ -189,7 +192,7 @@ def launch(build: Build, begun: Builder | None = None) -> Launched:
         # The builder ends as soon as init is forked, or with the closed control socket.
         _wait(builder)
     control.settimeout(None)
-    return Launched(ident, pidfd, control, notify, death, namespace, unset, network)
+    return Launched(ident, pidfd, control, notify, death, namespace, unset, network, hosts)
 
 
 class _Entering:
@@ -387,6 +390,7 @@ def _init(build: Order, control: socket.socket, death: int, privileged: bool) ->
         trace.point("init: named, network up")
         unset = root.build(build.mount, build.root)
         trace.point("init: root built")
+        given = [] if build.network is None else [_hosts()]
         if init_protocol.recv(control)[0] is None:
             os._exit(1)
         # Only now: the caller has moved us into the box's control groups, the root of what will be seen.
@@ -417,11 +421,20 @@ def _init(build: Order, control: socket.socket, death: int, privileged: bool) ->
         _stage("seccomp", "the system call filter is applied", install)
         trace.point("init: confined")
         told = {"ev": "confined", "namespace": namespace, "unset": list(unset), "trace": trace.held()}
-        init_protocol.send(control, told, [listener])
-        os.close(listener)
+        init_protocol.send(control, told, [listener, *given])
+        for fd in (listener, *given):
+            os.close(fd)
     except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
         _report(control, error)
     init.main(control, death, build.settings)
+
+
+def _hosts() -> int:
+    """What the keeper writes the box's hosts file with when a name leads elsewhere; inside, nobody has it."""
+    try:
+        return mounts.writable("/etc/hosts")
+    except OSError as error:
+        raise BuildError("network", "the hosts file is handed to the keeper", error) from error
 
 
 def _network(plan: NetworkPlan, control: socket.socket) -> None:

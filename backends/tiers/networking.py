@@ -45,10 +45,13 @@ class Networking(NamedTuple):
     refused: tuple[tuple[str, int], ...]  # destinations that init must find refused
     rows: tuple[Enforcement, ...]
 
-    def live(self, sockets: tuple[socket.socket, ...]) -> BoxNetwork:
-        """The network of the launched box; ``sockets`` as :func:`backends.tiers.netns.build` made them."""
+    def live(self, sockets: tuple[socket.socket, ...], hosts: int) -> BoxNetwork:
+        """The network of the launched box; ``sockets`` as :func:`backends.tiers.netns.build` made them.
+
+        ``hosts`` writes its hosts file.
+        """
         relay4, relay6, *dns, nft = sockets
-        return BoxNetwork(relay4, relay6, tuple(dns), nft, self.pins, self.entries, self.own)
+        return BoxNetwork(relay4, relay6, tuple(dns), nft, self.pins, self.entries, self.own, hosts)
 
 
 def decide(policy: Policy, resolver: Callable[[Matcher], Pins] | None = None) -> Networking:

@@ -97,7 +97,7 @@ def start(
         inside_tree=etc.TREE,
         inside_home=etc.HOME,
         pid_namespace=launched.namespace,
-        network=networking.live(launched.network) if networking else None,
+        network=networking.live(launched.network, launched.hosts) if networking else None,
     )
 
 

@@ -6,6 +6,7 @@ A tier is one module under :mod:`backends.tiers` with an object of this protocol
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -50,11 +51,13 @@ class BoxNetwork(NamedTuple):
     pins: Pins  # names as they were resolved for this launch
     entries: frozenset[Entry]  # what the filter lets pass at first
     own: tuple[str, ...]  # the host's own addresses, which no name opens
+    hosts: int  # descriptor to write the box's hosts file; the box itself can only read it
 
-    @property
-    def sockets(self) -> tuple[socket.socket, ...]:
-        """All of them, for whoever closes the network."""
-        return (self.relay4, self.relay6, *self.dns, self.nft)
+    def close(self) -> None:
+        """Close all that is still open of it."""
+        for one in (self.relay4, self.relay6, *self.dns, self.nft):
+            one.close()
+        os.close(self.hosts)
 
 
 class LiveBox(NamedTuple):

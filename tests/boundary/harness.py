@@ -311,8 +311,8 @@ class Box:
         for fd in (self.live.pidfd, self.live.notify, self.live.death):
             if fd is not None:
                 os.close(fd)
-        for one in self.live.network.sockets if self.live.network else ():
-            one.close()
+        if self.live.network:
+            self.live.network.close()
         assert cgroups.remove(self.live.cgroups) == ()
 
 

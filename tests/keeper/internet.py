@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import socketserver
+import ssl
 import struct
 import subprocess
 import threading
@@ -147,7 +148,7 @@ class Web(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     request_queue_size = 600
 
-    def __init__(self, address: str, port: int, folder: Path, context: Any = None) -> None:
+    def __init__(self, address: str, port: int, folder: Path, context: ssl.SSLContext | None = None) -> None:
         self.asked: list[str] = []
         self.accepted = 0
         self.folder = folder
@@ -192,3 +193,20 @@ class Listener:
 def run(*words: str, cwd: Path | None = None) -> None:
     """A command of the test's own side."""
     subprocess.run(words, cwd=cwd, check=True, capture_output=True)
+
+
+def certificate(folder: Path, name: str) -> Path:
+    """A certificate for ``name`` that is its own authority, with its key in one file."""
+    target = folder / f"{name}.pem"
+    run(
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+        "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}", "-days", "2",
+        "-keyout", os.fspath(folder / f"{name}.key"), "-out", os.fspath(target),
+    )  # fmt: skip
+    return target
+
+
+def tls(folder: Path, name: str) -> ssl.SSLContext:
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(certificate(folder, name), folder / f"{name}.key")
+    return made

@@ -16,23 +16,6 @@ from tests.keeper.internet import ALLOWED, OTHER, V6, Web
 pytestmark = pytest.mark.boundary
 
 
-def certificate(folder: Path, name: str) -> Path:
-    """A certificate for ``name`` that is its own authority, with its key in one file."""
-    target = folder / f"{name}.pem"
-    internet.run(
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-        "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}", "-days", "2",
-        "-keyout", os.fspath(folder / f"{name}.key"), "-out", os.fspath(target),
-    )  # fmt: skip
-    return target
-
-
-def context(folder: Path, name: str) -> ssl.SSLContext:
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.load_cert_chain(certificate(folder, name), folder / f"{name}.key")
-    return made
-
-
 def give(paths: BoxPaths, name: str, source: Path) -> None:
     """A file of the host's into the box's tree."""
     (paths.tree / name).write_bytes(source.read_bytes())
@@ -49,7 +32,7 @@ def test_curl_follows_a_listed_name_over_http_and_tls_and_ipv6(tmp_path: Path) -
 
     def act() -> None:
         plain = both(80, tmp_path)
-        both(443, tmp_path, context(tmp_path, "allowed.test"))
+        both(443, tmp_path, internet.tls(tmp_path, "allowed.test"))
         paths = boxes.make(policy=internet.policy("allowed.test:80", "allowed.test"))
         give(paths, "ca.pem", tmp_path / "allowed.test.pem")
         with boxes.started(paths) as keeper:
@@ -130,7 +113,7 @@ def test_node_fetches_listed_names_with_both_of_its_resolvers(tmp_path: Path) ->
     (tmp_path / "index.html").write_text("hello from outside")
 
     def act() -> None:
-        both(443, tmp_path, context(tmp_path, "allowed.test"))
+        both(443, tmp_path, internet.tls(tmp_path, "allowed.test"))
         paths = boxes.make(policy=internet.policy("allowed.test"))
         give(paths, "ca.pem", tmp_path / "allowed.test.pem")
         with boxes.started(paths) as keeper:
@@ -151,7 +134,7 @@ def test_another_name_at_a_listed_address_is_refused_and_counted(tmp_path: Path)
 
     def act() -> None:
         web, _ = both(80, tmp_path)
-        tls, _ = both(443, tmp_path, context(tmp_path, "evil.test"))
+        tls, _ = both(443, tmp_path, internet.tls(tmp_path, "evil.test"))
         paths = boxes.make(policy=internet.policy("allowed.test:80", "allowed.test"))
         with boxes.started(paths) as keeper:
             for words in (

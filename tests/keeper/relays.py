@@ -191,3 +191,38 @@ def client_hello(name: str) -> bytes:
     with contextlib.suppress(ssl.SSLWantReadError):
         session.do_handshake()
     return out.read()
+
+
+def echo(client: socket.socket) -> None:
+    while data := client.recv(1 << 16):
+        client.sendall(data)
+
+
+def keep(got: list[bytes], answer: bytes = b"") -> Callable[[socket.socket], None]:
+    """A server that reads to the end and then answers."""
+
+    def serve(client: socket.socket) -> None:
+        got.append(read_all(client))
+        client.sendall(answer)
+
+    return serve
+
+
+def refused(client: socket.socket) -> bool:
+    """Whether a connection ends by a reset before anything comes."""
+    try:
+        return client.recv(1) == b"never"
+    except ConnectionResetError:
+        return True
+
+
+def turned_away(one: Served, first: bytes = b"") -> bool:
+    """Whether a new connection is reset, at once or after ``first``; the reset may be there before connect(2)
+    returns.
+    """
+    try:
+        with one.connect() as client:
+            client.sendall(first)
+            return refused(client)
+    except ConnectionResetError:
+        return True

@@ -224,5 +224,5 @@ def turned_away(one: Served, first: bytes = b"") -> bool:
         with one.connect() as client:
             client.sendall(first)
             return refused(client)
-    except ConnectionResetError:
+    except (ConnectionResetError, BrokenPipeError):
         return True

@@ -24,6 +24,24 @@ IN_ISDIR = 0x40000000
 IN_NONBLOCK = os.O_NONBLOCK
 IN_CLOEXEC = os.O_CLOEXEC
 
+# Magic numbers of statfs(2) of file systems that nobody but this kernel changes. On others, as network file
+# systems and FUSE, a change by another host or process is not told (inotify(7), limitations).
+LOCAL = frozenset(
+    {
+        0xEF53,  # ext2, ext3, ext4
+        0x58465342,  # xfs
+        0x9123683E,  # btrfs
+        0xF2F52010,  # f2fs
+        0xCA451A4E,  # bcachefs
+        0x2FC12FC1,  # zfs
+        0x01021994,  # tmpfs
+        0x794C7630,  # overlay
+    }
+)
+
+_statfs = libc.statfs
+_statfs.restype = ctypes.c_int
+_statfs.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
 _init = libc.inotify_init1
 _init.restype = ctypes.c_int
 _init.argtypes = [ctypes.c_int]
@@ -46,3 +64,14 @@ def add(fd: int, path: bytes, mask: int) -> int:
     if number < 0:
         raise OSError(ctypes.get_errno(), f"inotify: {os.strerror(ctypes.get_errno())}", os.fsdecode(path))
     return number
+
+
+def told(path: bytes) -> bool:
+    """Whether every change of a file at ``path`` is told: it is on one of :data:`LOCAL`. ``OSError``."""
+    status = ctypes.create_string_buffer(
+        256
+    )  # struct statfs has 120 bytes on 64-bit systems; f_type is first
+    if _statfs(path, status) < 0:
+        raise OSError(ctypes.get_errno(), f"statfs: {os.strerror(ctypes.get_errno())}", os.fsdecode(path))
+    kind = int.from_bytes(status.raw[:8], "little", signed=True)
+    return kind & 0xFFFFFFFF in LOCAL

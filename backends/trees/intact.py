@@ -5,11 +5,11 @@ kernel tell (inotify(7)) whether anything below a layer was written, renamed, ma
 changed; the watch is set before the comparison, so that nothing falls between.
 
 What it does not see, since inotify does not tell it: a file written through another hard link of it, or
-through a shared mapping (mmap(2)) that is held, of which the kernel tells only once it is gone; a network
-file system changed by another host; a disk written below its file system. A box can do none of these to a
-layer. A process of the same user outside every box can do the first two; they are found when the layer is
-next compared: by the next zygote, after something else changed in the layer, or by a keeper that starts by
-itself.
+through a shared mapping (mmap(2)) that is held, of which the kernel tells only once it is gone; a disk
+written below its file system. A box can do none of these to a layer. A process of the same user outside every
+box can do the first two; they are found when the layer is next compared: by the next zygote, after something
+else changed in the layer, or by a keeper that starts by itself. A layer on a file system that others than
+this kernel can change is compared at every launch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from backends.boxes.layout import BoxPaths
+from backends.kernel import inotify
 from backends.trees import layers
 from backends.trees.layers import Layer
 from backends.trees.seal import Check
@@ -37,7 +38,7 @@ class _Held:
         self.check: Check | None = None
         try:
             self._identity = _identity(layer)
-            if self.watch.complete:
+            if self.watch.complete and inotify.told(os.fsencode(layer.files)):
                 self.check = Check([(layer.files, layer.seal)], workers=1)
         except BaseException:
             self.watch.close()
@@ -65,12 +66,12 @@ class Intact:
     def __init__(self) -> None:
         self._held: dict[Path, _Held] = {}
         self._wanted: dict[Path, Layer] = {}
-        self._too_large: set[Path] = set()  # to be watched whole: not tried again at every launch
+        self._unwatchable: set[Path] = set()  # too large, or of a file system that does not tell
 
     def among(self, paths: BoxPaths) -> frozenset[str]:
         """The folders of those layers of a box that need no comparison now."""
         stack = _stack(paths)
-        known = self._held.keys() | self._too_large
+        known = self._held.keys() | self._unwatchable
         self._wanted.update((layer.files, layer) for layer in stack if layer.files not in known)
         found = set()
         for layer in stack:
@@ -102,8 +103,8 @@ class Intact:
         except OSError:
             return None
         if held.check is None or not held.check.descriptors:
-            if held.watch.folders >= WATCHED:
-                self._too_large.add(path)
+            if held.check is None and (held.watch.complete or held.watch.folders >= WATCHED):
+                self._unwatchable.add(path)
             held.close()
             return None
         self._held[path] = held

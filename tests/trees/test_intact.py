@@ -14,6 +14,7 @@ import pytest
 
 from backends.boxes.layout import BoxPaths
 from backends.errors import Refused
+from backends.kernel import inotify
 from backends.trees import intact, layers, seal, verification
 from backends.trees.intact import Intact
 from tests.support import git, make_repo, write_files
@@ -242,6 +243,34 @@ def test_a_layer_with_more_folders_than_are_watched_is_compared_each_time(
         settle(known)
     assert not known.due, "it is not tried again and again"
     assert [*known.watched()] == []
+
+
+def test_a_layer_on_a_file_system_that_others_change_is_compared_each_time(
+    repo: Path, make_layered: MakeLayered, known: Intact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box = make_layered(repo)
+    monkeypatch.setattr(inotify, "LOCAL", frozenset({0x6969}))  # NFS alone
+    for _ in range(2):
+        assert known.among(box.paths) == frozenset()
+        settle(known)
+    assert not known.due
+    with pytest.raises(FileNotFoundError):
+        inotify.told(b"/nonexistent")
+
+
+def test_a_comparison_holds_nothing_open_that_its_owner_has(
+    repo: Path, make_layered: MakeLayered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A zygote that is killed while one hangs must not leave its lock and its socket to it."""
+    box = make_layered(repo)
+    reader, writer = os.pipe()
+    monkeypatch.setattr(seal, "compare", lambda *_: time.sleep(60))
+    check = seal.Check([(files(box), files(box).with_name("seal"))], workers=1)
+    os.close(writer)
+    assert select.select([reader], [], [], 10)[0], "its copy of the other end is closed"
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+    check.abandon()
 
 
 def test_no_more_layers_are_held_than_the_bound(

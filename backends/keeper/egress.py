@@ -84,6 +84,7 @@ class Egress:
         self._read_at = 0.0
         self._told: dict[tuple[str, int, str], Row] = {}
         self._told_at = time.monotonic()
+        self._repin_at = 0.0
         self._lookups: _Routed | None = None
         self._resolver: Resolver | None = None
         self._relay: Relay | None = None
@@ -117,6 +118,7 @@ class Egress:
             deny=self._deny,
             caller=self.asked.who,
         )
+        self._repin_later()
         self._record("pins", {"pins": self._pins.as_json(), "own": list(network.own)})
 
     def tick(self) -> None:
@@ -131,6 +133,17 @@ class Egress:
             self._read_at = now + (time.monotonic() - now) / READING
         if now >= self._told_at + TOLD_EVERY:
             self.tell()
+        if self._repin_at and now >= self._repin_at:
+            self._repin_later()
+            self.repin("net.repin", self._repinned_by_itself)
+
+    def _repin_later(self) -> None:
+        if self._policy.net.repin is not None:
+            self._repin_at = time.monotonic() + self._policy.net.repin
+
+    def _repinned_by_itself(self, told: dict[str, object] | ClocheError) -> None:
+        if isinstance(told, ClocheError):
+            self._log.failure("net.repin", told)
 
     def count_up(self) -> None:
         """Count all that was refused so far."""

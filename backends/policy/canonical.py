@@ -32,7 +32,7 @@ def encode(policy: Policy) -> bytes:
     value = {
         **policy._asdict(),
         "fs": _files(policy.fs),
-        "net": policy.net._asdict(),
+        "net": _network(policy.net),
         "env": {"passed": policy.env.passed, "set": dict(policy.env.set)},
         "resources": policy.resources._asdict(),
         "services": dict(policy.services),
@@ -45,6 +45,13 @@ def _files(fs: FsPolicy) -> dict[str, object]:
     value: dict[str, object] = {"read": fs.read, "write": fs.write, "deny": fs.deny}
     if fs.hidden:  # left out where there is none: the bytes of most policies are older than this key
         value["hidden"] = dict(fs.hidden)
+    return value
+
+
+def _network(net: NetPolicy) -> dict[str, object]:
+    value = net._asdict()
+    if net.repin is None:  # as with hidden files
+        del value["repin"]
     return value
 
 
@@ -135,6 +142,9 @@ class _Table:
             raise _broken(f"{path} is not a whole number from 0 up")
         return value
 
+    def limit_if_any(self, key: str) -> int | None:
+        return self.whole(key) if key in self._left else None
+
     def table(self, key: str) -> _Table:
         return _Table(*self._take(key))
 
@@ -168,6 +178,7 @@ def _policy(table: _Table) -> Policy:
             egress=net.texts("egress"),
             loopback=net.flag("loopback"),
             unix=net.flag("unix"),
+            repin=net.limit_if_any("repin"),
         ),
         env=EnvPolicy(passed=env.texts("passed"), set=env.pairs("set")),
         resources=Resources(

@@ -157,6 +157,8 @@ def profile(name: str, policy: Policy, rows: Sequence[Use], about: str) -> str:
     lines += ["", f"[profiles.{name}.net]", f"mode = {json.dumps(policy.net.mode)}"]
     if policy.net.mode == "allow":
         lines += _list("egress", _listed(rows, "net.egress"))
+        if policy.net.repin is not None:
+            lines.append(f"repin = {_bare('net.repin', policy)}")
     lines += [f"{key} = {_bare(f'net.{key}', policy)}" for key in ("loopback", "unix")]
     lines += ["", f"[profiles.{name}.env]", *_list("pass", _listed(rows, "env.pass"))]
     if policy.env.set:

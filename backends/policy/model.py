@@ -28,6 +28,7 @@ class NetPolicy(NamedTuple):
     egress: tuple[str, ...]
     loopback: bool
     unix: bool
+    repin: int | None = None  # seconds between two look-ups of the listed names, None: only when asked to
 
 
 class EnvPolicy(NamedTuple):

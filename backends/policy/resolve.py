@@ -273,6 +273,7 @@ def _policy(name: str, draft: Draft, settled: grants.Settled) -> tuple[Policy, d
             egress=_egress(draft, sources),
             loopback=bool(scalar("net.loopback")),
             unix=bool(scalar("net.unix")),
+            repin=_repin(draft),
         ),
         env=EnvPolicy(passed=entries("env.pass"), set=pairs("env.set")),
         resources=Resources(**{key: _number(scalar(f"resources.{key}")) for key in Resources._fields}),  # type: ignore[arg-type]
@@ -307,6 +308,34 @@ def _egress(draft: Draft, sources: dict[str, str]) -> tuple[str, ...]:
                 code="egress-without-allow",
             )
     return ()
+
+
+SHORTEST_REPIN = 60  # seconds
+
+
+def _repin(draft: Draft) -> int | None:
+    """The interval, which only ``net.mode = "allow"`` keeps, as ``_egress`` does."""
+    mode, held = draft.scalars["net.mode"], draft.scalars["net.repin"]
+    seconds = _number(held.value)
+    if seconds is None:
+        return None
+    if seconds < SHORTEST_REPIN:
+        raise UsageError(
+            "net.repin is too short",
+            f"{held.where}: every {seconds} s would ask the host's name servers without pause",
+            'state net.repin = "1m" or more, or "none"',
+            code="bad-value",
+        )
+    if mode.value == "allow":
+        return seconds
+    if held.layer >= mode.layer:
+        raise UsageError(
+            "net.repin has no effect",
+            f'{held.where}: it is stated, but net.mode is "{mode.value}" ({mode.where})',
+            'state net.mode = "allow", or remove net.repin',
+            code="egress-without-allow",
+        )
+    return None
 
 
 def _refuse_misfit(policy: Policy, sources: Mapping[str, str]) -> None:

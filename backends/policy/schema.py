@@ -125,6 +125,15 @@ KEYS: tuple[Key, ...] = (
         REMOVE,
     ),
     Key(
+        "net.repin",
+        "duration",
+        None,
+        "How often the names of `net.egress` are looked up again while the box runs, a minute at least; each "
+        "time is journalled, and live connections go on. `none`: only by `cloche egress --repin`.",
+        NEVER,
+        unlimited=True,
+    ),
+    Key(
         "net.loopback",
         "flag",
         True,

@@ -183,5 +183,13 @@ def _rows(policy: Policy, matcher: Matcher, pins: Pins) -> tuple[Enforcement, ..
             "nftables, relay, resolver",
             "network",
         ),
+        *_repinned(policy),
         Enforcement("net.loopback", "true", "the box's own", "", "network namespace", "network"),
     )
+
+
+def _repinned(policy: Policy) -> tuple[Enforcement, ...]:
+    if policy.net.repin is None:
+        return ()
+    said = f"{policy.net.repin} s"
+    return (Enforcement("net.repin", said, "names are looked up again, journalled", "", "keeper", ""),)

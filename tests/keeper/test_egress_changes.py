@@ -117,6 +117,25 @@ def test_a_repin_moves_a_name_and_leaves_live_connections_alone(tmp_path: Path) 
     internet.inside(tmp_path, act)
 
 
+def test_a_profile_can_have_names_looked_up_again_by_itself(tmp_path: Path) -> None:
+    def act() -> None:
+        policy = internet.policy("other.test:80")
+        paths = boxes.make(policy=policy._replace(net=policy.net._replace(repin=1)))
+        with boxes.started(paths) as keeper:
+            internet.show(tmp_path, {"other.test": (ALLOWED,)})
+            until = time.monotonic() + 20
+            while not boxes.records(paths, "repin") and time.monotonic() < until:
+                time.sleep(0.1)
+            assert keeper.call("egress")["rows"][0][2] == [ALLOWED]
+        (first, *_) = boxes.records(paths, "repin")
+        assert (first["who"], first["changed"]) == (
+            "net.repin",
+            [{"name": "other.test", "old": [OTHER], "new": [ALLOWED]}],
+        )
+
+    internet.inside(tmp_path, act)
+
+
 def test_a_refusal_can_be_explained_and_accepted_by_its_name(tmp_path: Path) -> None:
     """From ``telemetry.example`` in the tally to the rule in the person's file, while the box runs."""
     (tmp_path / "index.html").write_text("hello")
@@ -173,7 +192,6 @@ def test_what_went_through_is_journalled_while_it_runs(tmp_path: Path) -> None:
                 assert len(fetched(keeper, "http://allowed.test/index.html")) == 100_000  # type: ignore[arg-type]
                 keeper.call("flush")
                 keeper.call("flush")
-            time.sleep(0)
             told = boxes.records(paths, "traffic")
             assert [(one["address"], one["name"], one["connections"]) for one in told] == [
                 (ALLOWED, "allowed.test", 1)

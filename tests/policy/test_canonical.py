@@ -66,6 +66,7 @@ policies = st.builds(
         egress=lists,
         loopback=st.booleans(),
         unix=st.booleans(),
+        repin=limits,
     ),
     env=st.builds(EnvPolicy, passed=lists, set=tables),
     resources=st.builds(

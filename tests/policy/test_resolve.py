@@ -19,7 +19,7 @@ def test_default_is_build_and_test_without_a_network() -> None:
     policy = resolve(None, repository=None).policy
     assert policy.profile == "default"
     assert policy.tier == "auto"
-    assert policy.net == ("deny", (), True, True)
+    assert policy.net == ("deny", (), True, True, None)
     assert policy.fs.write == ()
     assert {"/usr", "/etc/ssl/certs", "/etc/alternatives"} <= set(policy.fs.read)
     assert policy.env.passed == (
@@ -213,6 +213,20 @@ def test_a_list_of_destinations_needs_the_mode_that_keeps_it(project: Write, rep
     assert policy.net.egress == ("b.org:22", "example.com")
 
 
+def test_names_are_looked_up_again_only_where_a_list_is_kept(project: Write, repository: Path) -> None:
+    cloche = project(
+        "[profiles.web.net]\nmode = 'allow'\negress = ['a.example']\nrepin = '1h30m'\n"
+        "[profiles.closed]\nextends = 'web'\nnet.mode = 'deny'\n"
+        "[profiles.vain.net]\nrepin = '1h'\n"
+        "[profiles.hasty.net]\nmode = 'allow'\nrepin = '59s'\n"
+    )
+    assert resolve("web", repository=repository).policy.net.repin == 5400
+    assert resolve("closed", repository=repository).policy.net.repin is None
+    for profile, why in (("vain", f"{cloche}:9"), ("hasty", f"{cloche}:12: every 59 s")):
+        with pytest.raises(UsageError, match=why):
+            resolve(profile, repository=repository)
+
+
 def test_destinations_from_the_command_line_are_held_to_the_same_rules() -> None:
     given: dict[str, object] = {"net.mode": "allow", "net.egress": ["*.org"]}
     with pytest.raises(UsageError, match="whoever registers") as caught:
@@ -224,7 +238,7 @@ def test_destinations_from_the_command_line_are_held_to_the_same_rules() -> None
 
 def test_a_later_mode_sets_an_inherited_list_aside() -> None:
     policy = resolve("agent", repository=None, overrides={"net.mode": "host"}, tier="process").policy
-    assert policy.net == ("host", (), True, True)
+    assert policy.net == ("host", (), True, True, None)
 
 
 @pytest.mark.parametrize("tier", ["workspace", "process"])

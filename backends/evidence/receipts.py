@@ -16,6 +16,7 @@ from backends.snapshots import CheckRow, JournalRecord, ReviewView, SessionRow, 
 
 VERSION = 1
 MAX_PROGRAMS = 400  # distinct command lines with a row of their own
+MAX_DESTINATIONS = 1000  # the same of destinations
 
 
 class ProgramRow(NamedTuple):
@@ -25,6 +26,18 @@ class ProgramRow(NamedTuple):
     argv: tuple[str, ...]  # redacted
     times: int
     first: float
+
+
+class TrafficRow(NamedTuple):
+    """What the relay carried to one destination. ``name`` is what the connections said, "" for none."""
+
+    name: str
+    address: str  # "" for the destinations without a row
+    port: int
+    connections: int
+    failed: int  # that the destination did not take
+    sent: int  # bytes from the box
+    received: int
 
 
 class Span(NamedTuple):
@@ -44,6 +57,7 @@ class Activity(NamedTuple):
     lost: tuple[tuple[str, int], ...]  # what could not be written down, by name, with its number
     spans: Mapping[int, Span]  # by session
     generations: tuple[Mapping[str, object], ...] = ()  # changes of the policy that a person accepted
+    traffic: tuple[TrafficRow, ...] = ()  # of a box with a list of destinations
 
 
 def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Activity:
@@ -52,6 +66,7 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
     lost: dict[str, int] = {}
     spans: dict[int, Span] = {}
     generations: list[Mapping[str, object]] = []
+    traffic: dict[tuple[str, str, int], TrafficRow] = {}
     executed = others = 0
     for record in records:
         data = record.data
@@ -67,6 +82,8 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
                 programs[key] = ProgramRow(*key, 1, record.time)
             else:
                 others += 1
+        elif record.kind == "traffic":
+            _carried(traffic, data)
         elif record.kind == "policy":
             generations.append({**data, "time": record.time})
         elif record.kind in ("lost", "torn", "damaged", "unreadable"):
@@ -80,7 +97,23 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
             elif type(number) is int and number in spans:
                 spans[number] = spans[number]._replace(last=record.seq, head=record.hash)
     rows = tuple(programs.values())
-    return Activity(rows, executed, others, tuple(sorted(lost.items())), spans, tuple(generations))
+    sums = tuple(traffic.values())
+    return Activity(rows, executed, others, tuple(sorted(lost.items())), spans, tuple(generations), sums)
+
+
+def _carried(traffic: dict[tuple[str, str, int], TrafficRow], data: Mapping[str, object]) -> None:
+    key = (str(data.get("name", "")), str(data.get("address", "")), _number(data, "port"))
+    if key not in traffic and len(traffic) >= MAX_DESTINATIONS:
+        key = ("", "", 0)
+    row = traffic.get(key) or TrafficRow(*key, 0, 0, 0, 0)
+    traffic[key] = row._replace(
+        **{name: getattr(row, name) + _number(data, name) for name in TrafficRow._fields[3:]}
+    )
+
+
+def _number(data: Mapping[str, object], name: str) -> int:
+    value = data.get(name)
+    return value if type(value) is int and value >= 0 else 0
 
 
 def export_receipt(
@@ -120,6 +153,7 @@ def export_receipt(
         "activity": {
             "executed": done.executed, "others": done.others, "lost": dict(done.lost),
             "programs": [program._asdict() for program in done.programs],
+            "traffic": [row._asdict() for row in done.traffic],
         },
     }  # fmt: skip
 

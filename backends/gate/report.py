@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from backends.evidence.journal import Anchor
-from backends.evidence.receipts import Activity
+from backends.evidence.receipts import Activity, TrafficRow
 from backends.evidence.visible import visible
 from backends.snapshots import CheckRow, FileChange, ReviewView, SessionRow
 
@@ -35,12 +35,13 @@ def render(
         _changes(review),
         _checks(review.checks),
         _ran(review.sessions, done),
+        _went(done.traffic),
         _denied(review),
         _unseen(review, done),
         _policy(review, policy, done),
         _how_to_apply(review),
     ]
-    return "\n".join(parts)
+    return "\n".join(filter(None, parts))
 
 
 def fenced(lines: Iterable[str]) -> str:
@@ -142,6 +143,22 @@ def _session(session: SessionRow) -> str:
     cpu = "" if session.cpu is None else f", {session.cpu:.1f} s CPU"
     peak = "" if session.peak_rss is None else f", peak {session.peak_rss / 1048576:.0f} MiB"
     return f"{session.id:>4}  {' '.join(session.argv)}  ({end}{wall}{cpu}{peak})"
+
+
+def _went(traffic: tuple[TrafficRow, ...]) -> str:
+    """Only for a box that reached anything: at other tiers nobody counts what goes where."""
+    if not traffic:
+        return ""
+    rows = []
+    for row in sorted(traffic, key=lambda one: (-one.sent - one.received, one)):
+        place = f"[{row.address}]:{row.port}" if ":" in row.address else f"{row.address}:{row.port}"
+        where = " ".join(filter(None, (row.name, place))) if row.address else "other destinations"
+        failed = f", {row.failed} failed" if row.failed else ""
+        rows.append(
+            f"{where}  {_many(row.connections, 'connection')}{failed}, "
+            f"{_many(row.sent, 'byte')} sent, {row.received} received"
+        )
+    return "## Where its connections went\n\nThrough the relay, to listed destinations:\n\n" + fenced(rows)
 
 
 def _denied(review: ReviewView) -> str:

@@ -428,6 +428,25 @@ def test_the_report_tells_the_whole_story(world: World, tmp_path: Path) -> None:
         assert said in text, said
 
 
+def test_report_and_receipt_say_how_much_went_where(world: World, tmp_path: Path) -> None:
+    place = {"address": "203.0.114.1", "port": 443, "name": "a.example"}
+    for sent, received in ((100, 2000), (1, 1)):
+        counted = {"connections": 1, "failed": 0, "sent": sent, "received": received}
+        world.journal.append("traffic", {**place, **counted})
+    world.journal.append(
+        "traffic", {"address": "2a00::1", "port": 22, "name": "", "connections": 0, "failed": 2, "sent": "x"}
+    )
+    export(world.paths, world.review(proposal(world)), tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    for said in (
+        "a.example 203.0.114.1:443  2 connections, 101 bytes sent, 2001 received",
+        "[2a00::1]:22  0 connections, 2 failed, 0 bytes sent, 0 received",
+    ):
+        assert f"  {said}\n" in text
+    told = json.loads((tmp_path / "out" / "receipt.json").read_text())["activity"]["traffic"]
+    assert told[0] == {**place, "connections": 2, "failed": 0, "sent": 101, "received": 2001}
+
+
 def test_an_unconfined_tier_says_so_in_the_report(world: World, tmp_path: Path) -> None:
     review = world.review(proposal(world))
     review = review._replace(row=review.row._replace(tier="workspace", unconfined=True))

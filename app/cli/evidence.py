@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from app.cli.boxes import state_text
 from app.cli.context import UNCONFINED, Context, plain
 from app.cli.render import age, diff_size, moment, size
-from backends.errors import UsageError
+from backends.errors import ClocheError, UsageError
 from backends.evidence.visible import visible
-from backends.snapshots import JournalRecord
+from backends.snapshots import BoxRow, EgressRow, JournalRecord
 
 LONGEST = 300  # characters of one record's values on a line
 
@@ -32,6 +32,7 @@ def status(context: Context, args: argparse.Namespace) -> int:
             claims=found.claims,
             answers=found.answers,
             snapshot=found.snapshot,
+            egress=_egress(context, found.row),
         )
         return 0
     row = found.row
@@ -78,10 +79,27 @@ def status(context: Context, args: argparse.Namespace) -> int:
             ("RESULT", "CLAIM", "EVIDENCE"),
             [(claim.result, claim.text, claim.evidence) for claim in found.claims],
         )
+    destinations = _egress(context, row)
+    if destinations is not None:
+        from app.cli import egress
+
+        context.say("\nWhere its packets may go")
+        egress.show(context, destinations)
     context.say("")
     for question, answer in found.answers:
         context.say(f"{question}\n  {visible(answer)}")
     return 0
+
+
+def _egress(context: Context, row: BoxRow) -> tuple[EgressRow, ...] | None:
+    """The destinations of a box that has a list and lives."""
+    if row.tier != "supervised" or row.live != "live":
+        return None
+    try:
+        return context.engine.egress(row.key)
+    except ClocheError as error:
+        context.note(f"where its packets may go is not told: {error.what}: {error.why}")
+        return None
 
 
 def ps(context: Context, args: argparse.Namespace) -> int:

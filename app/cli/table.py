@@ -161,6 +161,7 @@ VERBS: tuple[Verb, ...] = (
             Field("claims", "list", "rows of `id`, `text`, `result`, `evidence`, `duration`"),
             Field("answers", "list", "pairs: the five questions and what holds for this box"),
             Field("snapshot", "snapshot or null", "the proposal"),
+            Field("egress", "list", "rows as of `cloche egress`; null where no list is held now"),
         ),
         (BOX,),
     ),

@@ -79,6 +79,7 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     assert [row["state"] for row in found["rows"]] == ["open", "open"]
     assert set(found["rows"][0]) == set(EgressRow._fields)
     assert found["repinned"] == {"names": 0, "changed": [], "kept": []}
+    assert do("status", "d")["egress"] == found["rows"]
     assert do("stop", "d")["results"][0]["stopped"]
     do("rm", "d")
     do("policy check")

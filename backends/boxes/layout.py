@@ -92,6 +92,14 @@ class BoxPaths(NamedTuple):
         return self.root / "repo"
 
     @property
+    def repo_work(self) -> Path:
+        """The kernel's scratch beside ``repo``, where ``repo`` holds changes over a shared folder.
+
+        That folder has the index of the base. Absent where the repository has an index of its own.
+        """
+        return self.root / "repo-work"
+
+    @property
     def quarantine(self) -> Path:
         """The host-owned bare repository that snapshots are read into."""
         return self.root / "git"

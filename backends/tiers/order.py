@@ -38,7 +38,7 @@ class Order(NamedTuple):
         """The plan of the root, unpacked, with the layers where they are shown by now."""
         plan = pickle.loads(self.plan)  # noqa: S301 (our own forker's, through a pipe that nobody else has)
         assert isinstance(plan, RootPlan)
-        return plan._replace(lowers=self.lowers)
+        return plan.shown(self.lowers)
 
 
 def encode(order: Order) -> bytes:

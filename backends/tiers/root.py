@@ -70,6 +70,19 @@ class RootPlan(NamedTuple):
     lowers: tuple[str, ...] = ()  # layers of the tree, the topmost first; () where it is one folder
     upper: str = ""  # what the box changes of them
     work: str = ""
+    repo_lower: str = ""  # what is shared under the repository; "" where the repository is one folder
+    repo_work: str = ""
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Every folder that other boxes have in common with this one."""
+        return (*self.lowers, self.repo_lower) if self.repo_lower else self.lowers
+
+    def shown(self, places: tuple[str, ...]) -> RootPlan:
+        """The plan with what is ``shared`` at other places."""
+        if self.repo_lower:
+            return self._replace(lowers=places[:-1], repo_lower=places[-1])
+        return self._replace(lowers=places)
 
 
 class BuildError(Exception):
@@ -351,7 +364,11 @@ class _Builder:
         with _Folder(self.at(etc.TREE)) as tree, _Folder(source) as repo:
             point = os.open(".git", _FOLDER_FLAGS, dir_fd=tree)
             try:
-                mounts.bind(repo, point, _READ_WRITE if self.plan.repo else _READ_ONLY)
+                if self.plan.repo_lower:
+                    with _Folder(self.plan.repo_lower) as lower, _Folder(self.plan.repo_work) as work:
+                        mounts.overlay_writable([lower], repo, work, point)
+                else:
+                    mounts.bind(repo, point, _READ_WRITE if self.plan.repo else _READ_ONLY)
             finally:
                 os.close(point)
 

@@ -73,7 +73,12 @@ def _make(git: Git, tree: str, key: str) -> Layer:
 
 
 def _finish(git: Git, tree: str, key: str, fresh: Path, below: tuple[str, ...], entries: bytes) -> None:
-    (fresh / "index").write_bytes(entries)
+    layer = Layer(fresh, tree, below)
+    layer.gitdir.mkdir(mode=0o755)
+    layer.gitdir.chmod(0o755)
+    layer.entries.write_bytes(entries)
+    layer.entries.chmod(0o644)
+    seal.write(layer.gitdir, layer.gitdir_seal)
     (fresh / "rules").write_bytes(rules(git, (fresh / "listing").read_bytes()))
     seal.write(fresh / "tree", fresh / "seal")
     about = {

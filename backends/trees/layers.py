@@ -1,9 +1,10 @@
 """Shared lower layers: one pristine raw checkout per base tree, under the boxes of provider ``overlay``.
 
-``<cache>/layers/<tree id>/`` holds ``tree`` (the files), ``index`` (for a box's repository), ``listing``
-(``git ls-tree -r -z``), ``rules`` (the base's ``.gitignore`` files), ``seal`` and ``about.json``. They are
-made by :mod:`backends.trees.layering`; nobody writes a layer once it has its name. Boxes name the layers that
-they use in their own folder; those that no box names are removed by :func:`prune`.
+``<cache>/layers/<tree id>/`` holds ``tree`` (the files), ``gitdir`` (the index, for a box's repository),
+``listing`` (``git ls-tree -r -z``), ``rules`` (the base's ``.gitignore`` files), a seal of each of the first
+two and ``about.json``. They are made by :mod:`backends.trees.layering`; nobody writes a layer once it has its
+name. Boxes name the layers that they use in their own folder; those that no box names are removed by
+:func:`prune`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from backends.boxes.layout import BoxPaths, cache_dir
 
-VERSION = 1
+VERSION = 2
 BROKEN = ".broken-"  # prefix of a layer that is not as it was sealed
 FRESH = ".new-"
 
@@ -35,9 +36,18 @@ class Layer(NamedTuple):
         return self.root / "tree"
 
     @property
+    def gitdir(self) -> Path:
+        """What a repository holds whose files are this layer's, below what a box writes to it: the index."""
+        return self.root / "gitdir"
+
+    @property
+    def gitdir_seal(self) -> Path:
+        return self.root / "gitdir-seal"
+
+    @property
     def entries(self) -> Path:
-        """The index of a repository whose files are this layer's, as it is copied into a box."""
-        return self.root / "index"
+        """The index of a repository whose files are this layer's."""
+        return self.gitdir / "index"
 
     @property
     def listing(self) -> Path:

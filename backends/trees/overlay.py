@@ -1,7 +1,7 @@
 """The ``overlay`` provider: a box's changes over a shared layer of its base (:mod:`backends.trees.layers`).
 
-Making a box writes nothing that grows with the base but a copy of its index. The mount is made by the tier,
-in the box's own namespaces; outside only ``upper``, the changes, can be read.
+Making a box writes nothing that grows with the base. The mounts, of the tree and of the private repository,
+are made by the tier, in the box's own namespaces; outside only what the box changed can be read.
 """
 
 from __future__ import annotations
@@ -30,13 +30,11 @@ def prepare(
         for folder in (paths.tree, paths.upper, paths.work):
             folder.mkdir(mode=0o700)
         make_mount_point(paths.upper)
-        layer = layering.use(paths, git, base.tree, paths.repository_key)
+        layering.use(paths, git, base.tree, paths.repository_key)
         objects = packs.finish(building)
     except BaseException:
         packs.abandon(building)
         raise
-    repo.make_private(
-        paths, base, objects, layer.entries, history=history, shallow=shallow(origin), owner=owner
-    )  # fmt: skip
+    repo.make_private(paths, base, objects, None, history=history, shallow=shallow(origin), owner=owner)
     if owner:
         os.chown(paths.upper, *owner)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -47,7 +46,7 @@ def make_private(
     paths: BoxPaths,
     base: Base,
     objects: Path,
-    written: Iterable[Written] | Path,
+    written: Iterable[Written] | None,
     *,
     history: str = "full",
     shallow: bytes = b"",
@@ -55,7 +54,8 @@ def make_private(
 ) -> None:
     """Make the box's repository: HEAD on ``cloche/<box>`` at the base, index ready for the files ``written``.
 
-    ``written`` may be the path of such an index, which is copied.
+    With ``written`` None the index is the shared one of a layer (``layers.Layer.gitdir``), over which the
+    repository is mounted.
 
     ``objects`` is the folder from :mod:`backends.trees.packs`. With ``history`` "none" the base's tree is a
     root commit of its own. ``shallow`` is the source's file of that name, when its history is cut.
@@ -74,8 +74,8 @@ def make_private(
         references[base.ref] = commit  # so that `git diff main` means inside what it means outside
     lines = [f"{references[ref]} {ref}\n" for ref in sorted(references)]
     (root / "packed-refs").write_bytes(b"# pack-refs with: sorted\n" + os.fsencode("".join(lines)))
-    if isinstance(written, Path):
-        shutil.copyfile(written, root / "index")
+    if written is None:
+        paths.repo_work.mkdir(mode=0o700)
     else:
         index.write(root / "index", written, hash_name)
     (paths.root / OBJECTS_FILE).write_text(
@@ -83,6 +83,8 @@ def make_private(
     )
     if owner:
         give(root, owner)
+        if written is None:
+            os.chown(paths.repo_work, *owner)
 
 
 def give(root: Path, owner: tuple[int, int]) -> None:

@@ -23,6 +23,7 @@ _BLOCK = struct.Struct(">II")  # lengths of a folder's path and of its records
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_WORKERS = 4
 ALONE = 2000  # files that one process checks faster than two can be started
+AT_ONCE = 32  # files that are checked faster than a process can be started
 
 
 class Block(NamedTuple):
@@ -135,6 +136,9 @@ class Check:
         if not jobs:
             return
         total = sum(block.records.count(b"\0") for _, blocks in jobs for block in blocks) // 2
+        if total <= AT_ONCE and workers is None:
+            self._found = _first(jobs, 0, 1)
+            return
         count = workers or (1 if total <= ALONE else min(MOST_WORKERS, os.cpu_count() or 1))
         for number in range(count):
             self._start(jobs, number, count)
@@ -157,12 +161,8 @@ class Check:
             os.dup2(writer, 3)
             writer = 3
             close_from(4)
-            answer = b"ok"
-            for tree, blocks in jobs:
-                found = compare(tree, blocks[number::count])
-                if found is not None:
-                    answer = found.path + b"\0" + found.why.encode()
-                    break
+            found = _first(jobs, number, count)
+            answer = b"ok" if found is None else found.path + b"\0" + found.why.encode()
         except BaseException as error:  # noqa: BLE001 (the parent is told, and takes it for a broken seal)
             answer = b"\0" + f"it could not be checked: {type(error).__name__}: {error}".encode()
         finally:
@@ -197,6 +197,15 @@ class Check:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.result()
+
+
+def _first(jobs: list[tuple[Path, list[Block]]], number: int, count: int) -> Broken | None:
+    """What is broken in the share of worker ``number`` of ``count``."""
+    for tree, blocks in jobs:
+        found = compare(tree, blocks[number::count])
+        if found is not None:
+            return found
+    return None
 
 
 def _read(seal: Path) -> list[Block] | None:

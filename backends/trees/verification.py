@@ -34,6 +34,16 @@ def _missing(paths: BoxPaths, folder: Path) -> Refused:
     )
 
 
+def gitdir(paths: BoxPaths) -> Path | None:
+    """The shared folder under the box's repository; ``None`` where that has an index of its own."""
+    if not paths.repo_work.is_dir():
+        return None
+    found = layers.root() / layers.used(paths)[0] / "gitdir"
+    if not found.is_dir():
+        raise _missing(paths, found)
+    return found
+
+
 class Verification:
     """A box's layers checked against their seals while its launch goes on (rule S10)."""
 
@@ -46,7 +56,9 @@ class Verification:
         self._base_tree = base_tree
         self._stack = self._ready()
         looked_at = [layer for layer in self._stack if os.fspath(layer.files) not in intact]
-        self._check = Check([(layer.files, layer.seal) for layer in looked_at])
+        top = self._stack[0]
+        sealed = [(top.gitdir, top.gitdir_seal), *((layer.files, layer.seal) for layer in looked_at)]
+        self._check = Check(sealed)
 
     def _ready(self) -> tuple[Layer, ...]:
         layer = layers.find(self._base_tree)

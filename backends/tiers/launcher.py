@@ -105,7 +105,7 @@ class Builder:
             build.gid,
             build.root.mount,
             build.root.tree,
-            build.root.lowers,
+            build.root.shared,
             build.own_network,
             build.loopback,
             build.rules,

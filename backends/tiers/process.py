@@ -281,7 +281,11 @@ def _layered(spec: LaunchSpec) -> dict[str, Any]:
     from backends.trees import verification
 
     lowers = tuple(str(folder) for folder in verification.lowers(spec.paths))
-    return {"lowers": lowers, "upper": str(spec.paths.upper), "work": str(spec.paths.work)}
+    fields = {"lowers": lowers, "upper": str(spec.paths.upper), "work": str(spec.paths.work)}
+    shared = verification.gitdir(spec.paths)
+    if shared is None:
+        return fields
+    return {**fields, "repo_lower": str(shared), "repo_work": str(spec.paths.repo_work)}
 
 
 def _records(paths: BoxPaths, policy: Policy) -> tuple[str, ...]:

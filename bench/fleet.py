@@ -106,7 +106,8 @@ def main() -> int:
     found = measure(*counts)
     print(
         f"{found.boxes} boxes, {found.processes} processes: {found.processor:.1%} of one core; "
-        f"key to paint median {median(found.keys) * 1000:.0f} ms, p99 {percentile(found.keys, 0.99) * 1000:.0f}; "
+        "key to paint "
+        f"median {median(found.keys) * 1000:.0f} ms, p99 {percentile(found.keys, 0.99) * 1000:.0f}; "
         f"listing {median(found.listings) * 1000:.1f} ms"
     )
     return 0

@@ -19,6 +19,7 @@ from app.engine import EngineLike
 from app.workers.watching import Watching
 from backends.errors import ClocheError
 from backends.snapshots import BoxRow, BoxView, Diff
+from widgets import units
 
 PERIOD = 0.5
 """Seconds between two rounds."""
@@ -122,6 +123,25 @@ class _Asked:
     def __init__(self) -> None:
         self.since = time.monotonic()
         self.told = False
+
+
+def shown(view: BoxView) -> object:
+    """What two views have in common when they look the same: ages and shares as far as they are drawn."""
+    processes = tuple(
+        (
+            one.ident,
+            one.depth,
+            one.state,
+            one.command,
+            one.session,
+            units.percent(one.cpu),
+            units.size(one.rss),
+            units.span(one.age),
+        )
+        for one in view.processes
+    )
+    row = view.row._replace(cpu=round(view.row.cpu), rss=view.row.rss >> 20)
+    return view._replace(row=row, processes=()), processes
 
 
 class Publisher:
@@ -272,7 +292,7 @@ class Publisher:
 
     def _view(self, key: str) -> None:
         view = self._engine.view(key)
-        self._changed("view", key, view, BoxRead(view))
+        self._changed("view", key, shown(view), BoxRead(view))
 
     def _diff(self, key: str) -> None:
         with self._reading:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,10 +80,30 @@ def parse(paths: BoxPaths, data: bytes) -> Manifest:
     return Manifest(**{key: value[key] for key in Manifest._fields if key in value})
 
 
+_Seen = tuple[int, int, int, int]
+_kept: dict[str, tuple[_Seen, Manifest]] = {}
+_MOST = 512
+_YOUNG = 100_000_000  # ns; change times are as coarse as the kernel's tick
+
+
+def _seen(status: os.stat_result) -> _Seen:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
 def load(paths: BoxPaths) -> Manifest:
-    """Read the manifest; ``NoSuchBox`` when there is none, ``Refused`` when it is damaged."""
+    """Read the manifest; ``NoSuchBox`` when there is none, ``Refused`` when it is damaged.
+
+    One that lies there as it did when it was parsed last is not parsed again: it is only ever replaced by
+    another file, and a screen of boxes looks at all of them twice a second.
+    """
+    path = paths.manifest
+    name = os.fspath(path)
     try:
-        with open(paths.manifest, "rb") as file:
+        known = _kept.get(name)
+        if known is not None and known[0] == _seen(path.stat()):
+            return known[1]
+        with open(name, "rb") as file:
+            seen = _seen(os.fstat(file.fileno()))
             data = file.read()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NoSuchBox(
@@ -91,7 +112,13 @@ def load(paths: BoxPaths) -> Manifest:
             "cloche ls",
             code="no-such-box",
         ) from error
-    return parse(paths, data)
+    made = parse(paths, data)
+    if time.time_ns() - seen[3] < _YOUNG:
+        return made  # written to once more now, it could look the same
+    if len(_kept) >= _MOST:
+        _kept.clear()
+    _kept[name] = (seen, made)
+    return made
 
 
 def write_atomically(

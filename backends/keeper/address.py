@@ -46,8 +46,9 @@ def connect(sock: socket.socket, path: str | Path) -> None:
         sock.connect(name)
 
 
-def of(paths: BoxPaths) -> str:
-    """Where the box's keeper listens: what it wrote down while it lives, else where one would."""
-    live = liveness.read(paths)
+def of(paths: BoxPaths, live: liveness.Liveness | None = None) -> str:
+    """Where the box's keeper listens: what it wrote down while it lives, else where one would. ``live`` is
+    what was just read of it."""
+    live = live or liveness.read(paths)
     recorded = live.facts.get("socket")
     return recorded if live.kind == "live" and isinstance(recorded, str) else os.fspath(socket_path(paths))

@@ -128,12 +128,14 @@ class Requests:
             ring = session.terminal.screen if session.terminal else session.output
         return {"data": binascii.b2a_base64(ring.tail(limit), newline=False).decode("ascii")}
 
-    def _stat(self, _client: Client, _fields: Fields, _fds: list[int]) -> dict[str, Any]:
+    def _stat(self, _client: Client, fields: Fields, _fds: list[int]) -> dict[str, Any]:
         keeper = self._keeper
         line = keeper.sessions.output.last_line()
+        # Whoever lists many boxes counts the processes of all of them in one look of its own.
+        counted = {} if fields.value("count") is False else {"processes": len(keeper.census())}
         return {
             "state": keeper.state.now,
-            "processes": len(keeper.census()),
+            **counted,
             "sessions": len(keeper.sessions.live),
             "denied": keeper.recorder.projection.total
             + keeper.denials.waiting

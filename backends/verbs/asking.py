@@ -9,10 +9,11 @@ import errno
 import select
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backends.boxes.layout import BoxPaths
+from backends.boxes.liveness import Liveness
 from backends.keeper import address
 from backends.keeper.protocol import MAX_REPLY, VERSION, Decoder, ProtocolError, encode
 
@@ -29,14 +30,14 @@ class Answers(NamedTuple):
 
 
 class _Asked:
-    def __init__(self, paths: BoxPaths, questions: Sequence[Question]) -> None:
+    def __init__(self, paths: BoxPaths, questions: Sequence[Question], live: Liveness | None) -> None:
         self.decoder = Decoder(MAX_REPLY)
         self.replies: dict[str, dict[str, Any]] = {}
         self.waiting = {index: op for index, (op, _) in enumerate(questions, 1)}
         self.state = "slow"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            address.connect(self.socket, address.of(paths))
+            address.connect(self.socket, address.of(paths, live))
             text = b"".join(
                 encode({"v": VERSION, "id": index, "op": op, **fields})
                 for index, (op, fields) in enumerate(questions, 1)
@@ -67,15 +68,27 @@ class _Asked:
 
 
 def ask(
-    boxes: Mapping[str, BoxPaths], questions: Sequence[Question], limit: float = LIMIT
+    boxes: Mapping[str, BoxPaths],
+    questions: Sequence[Question],
+    limit: float = LIMIT,
+    *,
+    lives: Mapping[str, Liveness] | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> dict[str, Answers]:
-    """Put ``questions`` to the keeper of each box and wait for all of them, ``limit`` seconds at most."""
-    asked = {key: _Asked(paths, questions) for key, paths in boxes.items()}
+    """Put ``questions`` to the keeper of each box and wait for all of them, ``limit`` seconds at most.
+
+    ``lives`` is what was just read of the boxes; ``meanwhile`` is done while the keepers work.
+    """
+    known = lives or {}
+    asked = {key: _Asked(paths, questions, known.get(key)) for key, paths in boxes.items()}
     by_fd = {one.socket.fileno(): one for one in asked.values() if one.waiting}
     poller = select.poll()
     for fd in by_fd:
         poller.register(fd, select.POLLIN)
     until = time.monotonic() + limit
+    if meanwhile is not None:
+        meanwhile()
+        until = max(until, time.monotonic() + limit / 4)  # the answers are there; taking them takes a moment
     while by_fd and (left := until - time.monotonic()) > 0:
         for fd, _ in poller.poll(left * 1000):
             by_fd[fd].read()

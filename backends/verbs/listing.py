@@ -21,6 +21,7 @@ from backends.verbs import asking, processes, records
 WANTED = tuple(
     f'"kind":"{kind}"'.encode() for kind in ("denial", "lost", "session-exit", "session-start", "stop")
 )
+STAT: asking.Question = ("stat", {"count": False})  # processes are counted here, for all boxes at once
 DAMAGED = "damaged"  # the state shown for a box whose manifest cannot be read
 
 
@@ -37,8 +38,10 @@ class Summary:
     def refresh(self, paths: BoxPaths) -> Summary:
         """Read on. Only lines of the kinds wanted are parsed: a list must not read every execve."""
         try:
+            status = paths.journal.stat()
+            if (status.st_ino, status.st_size) == (self._inode, self._offset):
+                return self
             with open(paths.journal, "rb") as file:
-                status = paths.journal.stat()
                 if status.st_ino != self._inode or status.st_size < self._offset:
                     self._inode, self._offset = status.st_ino, 0
                     self.denied, self.last_exit, self._stopped = 0, None, False
@@ -96,8 +99,13 @@ class Lister:
             found += store.entries(DETACHED)
         lives = {entry.paths.key: liveness.read(entry.paths) for entry in found}
         wanted = {e.paths.key: e.paths for e in found if lives[e.paths.key].kind == "live"}
-        answers = asking.ask(wanted, [("stat", {})]) if wanted else {}
-        scan = self._meter.scan() if wanted else None
+        scan: processes.Sight | None = None
+
+        def look() -> None:
+            nonlocal scan
+            scan = self._meter.scan()
+
+        answers = asking.ask(wanted, [STAT], lives=lives, meanwhile=look) if wanted else {}
         rows = [self._row(e, lives[e.paths.key], answers.get(e.paths.key), scan) for e in found]
         return tuple(sorted(rows, key=lambda row: (row.created, row.key)))
 
@@ -105,7 +113,7 @@ class Lister:
         """One box; ``NoSuchBox`` when it is gone, ``Refused`` when its manifest is damaged."""
         entry = store.Entry(paths, load(paths), None)
         live = liveness.read(paths)
-        answers = asking.ask({paths.key: paths}, [("stat", {})]) if live.kind == "live" else {}
+        answers = asking.ask({paths.key: paths}, [STAT]) if live.kind == "live" else {}
         return self._row(entry, live, answers.get(paths.key), self._meter.scan() if answers else None)
 
     def _row(
@@ -207,12 +215,12 @@ class Lister:
         scan = None
         if live.kind == "live":
             questions: list[asking.Question] = [
-                ("stat", {}),
+                STAT,
                 ("sessions", {}),
                 ("processes", {}),
                 ("output", {"session": None, "limit": min(lines * 512, 1 << 18)}),
             ]
-            answers = asking.ask({paths.key: paths}, questions)[paths.key]
+            answers = asking.ask({paths.key: paths}, questions, lives={paths.key: live})[paths.key]
             scan = self._meter.scan()
         row = self._row(store.Entry(paths, manifest, None), live, answers, scan)
         replies = answers.replies if answers else {}
@@ -223,7 +231,7 @@ class Lister:
         return BoxView(
             row,
             tree,
-            digest.tally(records.not_observed(paths)),
+            digest.tally(records.not_observed(paths, live)),
             _with_processes(digest.sessions(live.kind == "live"), replies.get("sessions", {})),
             base64.b64decode(replies.get("output", {}).get("data", "")),
         )

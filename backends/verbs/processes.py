@@ -16,7 +16,7 @@ from backends.snapshots import ProcessId, ProcessRow
 
 SHORTEST = 0.2  # seconds between two scans; over less, whole clock ticks make a share jump between 0 and 100
 LONGEST_COMMAND = 4096  # bytes of a command line that are read
-SHARED = 0.05  # seconds before a question in which a scan may have begun that answers it
+SHARED = 0.1  # seconds before a question in which a scan may have begun that answers it
 
 
 class Meter:

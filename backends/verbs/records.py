@@ -30,9 +30,10 @@ def read(paths: BoxPaths) -> Iterator[JournalRecord]:
     return journal.read(paths.journal)
 
 
-def not_observed(paths: BoxPaths) -> tuple[NotObserved, ...]:
-    """What the last launch could not see, as the keeper wrote it down; empty before the first launch."""
-    found = liveness.read(paths).facts.get("not_observed", [])
+def not_observed(paths: BoxPaths, live: liveness.Liveness | None = None) -> tuple[NotObserved, ...]:
+    """What the last launch could not see, as the keeper wrote it down; empty before the first launch.
+    ``live`` is what was just read of the box."""
+    found = (live or liveness.read(paths)).facts.get("not_observed", [])
     return tuple(NotObserved(str(kind), str(reason)) for kind, reason in found)
 
 

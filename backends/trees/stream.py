@@ -81,12 +81,12 @@ class Import:
         below = path + b"/"
         self.missing = {other for other in self.missing if not other.startswith(below)}
 
-    def commit(self, base_tree: str) -> None:
+    def commit(self, base_tree: str, ref: bytes = REF) -> None:
         """End the stream; where anything changed, Git answers with a line that holds the new tree's id."""
         gone = sorted(self.missing)
         if gone or self.changes:
             write = self._stream.write
-            write(b"commit %s\ncommitter cloche <cloche@invalid> 0 +0000\ndata 0\n" % REF)
+            write(b"commit %s\ncommitter cloche <cloche@invalid> 0 +0000\ndata 0\n" % ref)
             write(b'M 040000 %s ""\n' % base_tree.encode())
             # Removals first: a file may have become a folder.
             for path in gone:

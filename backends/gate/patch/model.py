@@ -1,0 +1,95 @@
+"""The patch as values: files, hunks and blocks of changed lines, and what of them can be decided."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from backends.gate.patch.marks import Marks, span
+from backends.snapshots import FileChange
+
+PLAIN = 0o100644
+EXECUTABLE = 0o100755
+SYMLINK = 0o120000
+GITLINK = 0o160000
+
+
+class Block(NamedTuple):
+    """Neighbouring lines that are replaced together: ``old_count`` lines from line ``old`` of the base give
+    way to ``new_count`` lines from line ``new`` of the snapshot. Lines count from 1; where a count is 0 the
+    number is that of the line before which the other side's lines stand."""
+
+    old: int
+    old_count: int
+    new: int
+    new_count: int
+
+
+class Hunk(NamedTuple):
+    """One hunk as Git shows it: its range on both sides, and the blocks in it."""
+
+    old: int
+    old_count: int
+    new: int
+    new_count: int
+    blocks: tuple[Block, ...]
+
+
+class File(NamedTuple):
+    """One changed file. Identified by ``path``: that in the snapshot, of a deleted file that in the base."""
+
+    change: FileChange
+    hunks: tuple[Hunk, ...]  # empty for what is decided as a whole
+    all: Marks  # everything that can be decided
+    text: bytes  # what Git's patch says of the file, from "diff --git" on
+    key: str  # changes with anything that a decision on this file could be about
+
+    @property
+    def path(self) -> bytes:
+        return self.change.path
+
+    @property
+    def base_path(self) -> bytes:
+        """Where it lies in the base (and stays while a rename is not accepted)."""
+        return self.change.old_path or self.change.path
+
+    @property
+    def by_line(self) -> bool:
+        """Its lines can be decided one by one."""
+        return bool(self.all.old or self.all.new)
+
+    def hunk(self, number: int) -> Marks:
+        """The lines of a hunk, counted from 0; ``IndexError`` when there is none."""
+        old = new = 0
+        hunk = self.hunks[number]
+        for block in hunk.blocks:
+            old |= span(block.old, block.old + block.old_count - 1)
+            new |= span(block.new, block.new + block.new_count - 1)
+        return Marks(frozenset(), old, new)
+
+    def old_lines(self, first: int, last: int) -> Marks:
+        """The removed lines among lines ``first`` to ``last`` of the base."""
+        return Marks(frozenset(), span(first, last) & self.all.old, 0)
+
+    def new_lines(self, first: int, last: int) -> Marks:
+        """The added lines among lines ``first`` to ``last`` of the snapshot."""
+        return Marks(frozenset(), 0, span(first, last) & self.all.new)
+
+    def part(self, name: str) -> Marks:
+        """One part, nothing when the file has no such part."""
+        return Marks(frozenset({name}) & self.all.parts)
+
+
+class Patch(NamedTuple):
+    """The difference between two trees, in the order of Git's patch."""
+
+    base: str  # tree id
+    tree: str  # tree id of the snapshot
+    files: tuple[File, ...]
+
+    def file(self, path: bytes) -> File | None:
+        """The file of that path."""
+        return self.by_path().get(path)
+
+    def by_path(self) -> dict[bytes, File]:
+        """All files by their path."""
+        return {file.path: file for file in self.files}

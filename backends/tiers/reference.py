@@ -182,7 +182,8 @@ Refused packets are counted exactly. {rows} destinations of each version get a r
 further ones are counted together as "others", which is as exact. All of it can be read after the box ended.
 
 Names are asked of the keeper: `/etc/resolv.conf` names `127.0.0.1`, where UDP and TCP port 53 of every
-loopback address are the keeper's. `/etc/hosts` has the names as they were pinned at launch.
+loopback address are the keeper's. `/etc/hosts` has the names as they are pinned, and only
+the keeper can write it.
 
 The tier needs nf_tables with its parts nft_ct, nft_reject_inet, nft_redir and nft_chain_nat, user and network
 namespaces, IPv6 in the kernel, and a listener for notifications. A launch without one of them is refused and

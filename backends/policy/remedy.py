@@ -13,7 +13,7 @@ from typing import NamedTuple
 from backends.errors import ClocheError
 from backends.policy import danger, fit, schema, values
 from backends.policy.explain import value_of
-from backends.policy.model import Policy
+from backends.policy.model import FsPolicy, Policy
 
 ABSENT = "built-in rule: what no entry of fs.read or fs.write covers is absent"
 NOT_WRITABLE = "built-in rule: what no entry of fs.write covers is not writable"
@@ -85,12 +85,15 @@ def _file(refused: Refused) -> Remedy:
     mask = refused.rule.partition("fs.deny = ")[2]
     if mask:
         where = _source(refused, f"fs.deny[{mask}]")
-        secret = path.startswith("~") or _secret(Change(key, path), refused.policy, refused.home)
-        why = (
-            "it holds credentials, which are never proposed"
-            if secret
-            else f"fs.deny hides it on purpose: take {mask} off that list yourself if this profile should not"
-        )
+        there = refused.home + path[1:] if path.startswith("~") else path
+        if where.startswith("built-in rule"):
+            why = "it decides about boxes, and no box is shown it"
+        elif _secret(Change(key, there), refused.policy._replace(fs=FsPolicy((), (), ())), refused.home):
+            why = "it holds credentials, which are never proposed"
+        else:
+            why = (
+                f"fs.deny hides it on purpose: take {mask} off that list yourself if this profile should not"
+            )
         return _none(where, f"fs.deny hides {mask}, also where a grant covers it", why)
     act = {"fs-read": "be read", "fs-write": "be written", "exec": "be executed"}[refused.kind]
     listed = "fs.write" if key == "fs.write" else "fs.read or fs.write"

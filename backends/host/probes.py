@@ -23,7 +23,7 @@ from backends.keeper.init_protocol import Message, ProtocolError
 from backends.kernel import cgroups, landlock, notify, seccomp
 from backends.policy.model import EnvPolicy, FsPolicy, NetPolicy, Policy, Resources
 from backends.snapshots import Claim
-from backends.tiers.process import filter_spec
+from backends.tiers.planning import filter_spec
 from backends.tiers.protocol import LaunchSpec, LiveBox, Tier
 from backends.trees.remove import remove
 from backends.values import ProcessId

@@ -353,7 +353,7 @@ def _settle_down() -> None:
 
 def _filter_spec(policy: Policy, tree_provider: str) -> FilterSpec:
     """What the box's filter asks us, as its tier built it."""
-    from backends.tiers.process import filter_spec
+    from backends.tiers.planning import filter_spec
 
     return filter_spec(policy, tree_provider)
 

@@ -45,12 +45,12 @@ def load() -> None:
     import encodings.ascii
 
     from backends.keeper import keeper, main, requests, server, state, words
-    from backends.tiers import networking, process, supervised, workspace
+    from backends.tiers import networking, process, starting, supervised, workspace
     from backends.trees import verification
 
     words.load()
     del encodings, keeper, main, requests, server, state, verification
-    del networking, process, supervised, workspace
+    del networking, process, starting, supervised, workspace
 
 
 def main(name: str, listening: int) -> NoReturn:

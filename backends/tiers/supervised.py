@@ -7,12 +7,16 @@ it again and dials; whatever else is sent is refused and counted by the packet f
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from backends.errors import UsageError
 from backends.policy.fit import misfits
 from backends.policy.model import Policy
-from backends.tiers import launcher, process
+from backends.tiers import process
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
+
+if TYPE_CHECKING:
+    from backends.tiers.launcher import Builder
 
 
 class SupervisedTier:
@@ -33,15 +37,15 @@ class SupervisedTier:
             *process.host_refusals(policy),
         )
 
-    def begin(self, begun: launcher.Builder | None) -> launcher.Builder | None:
-        return begun or launcher.Builder()
+    def begin(self, begun: Builder | None) -> Builder | None:
+        return process.TIER.begin(begun)
 
     def launch(self, spec: LaunchSpec) -> LiveBox:
-        from backends.tiers import networking
+        from backends.tiers import networking, starting
 
         refusals = self.refusals(spec.policy)
         decided = None if refusals else networking.decide(spec.policy)
-        return process.start(self.name, spec, refusals, decided)
+        return starting.start(self.name, spec, refusals, decided)
 
 
 def _network_refusals(policy: Policy) -> Iterable[Refusal]:

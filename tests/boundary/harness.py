@@ -23,7 +23,7 @@ from backends.keeper import init_protocol
 from backends.kernel import cgroups, notify, procfs, seccomp
 from backends.policy.identity import identify
 from backends.policy.model import EnvPolicy, FsPolicy, NetPolicy, Policy, Resources
-from backends.tiers import grants, process
+from backends.tiers import grants, planning, process
 from backends.tiers.protocol import LaunchSpec, LiveBox, Tier
 
 PAYLOAD = 1879048192 + 4242
@@ -104,7 +104,7 @@ class Box:
         self.live = live
         self.spec = spec
         self.paths = spec.paths
-        self.filter = process.filter_spec(spec.policy, spec.tree_provider)
+        self.filter = planning.filter_spec(spec.policy, spec.tree_provider)
         self.refused: Counter[tuple[str, str]] = Counter()
         self.seen: Counter[tuple[str, str]] = Counter()
         self.execs: list[tuple[str, ...]] = []

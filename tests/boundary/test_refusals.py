@@ -15,7 +15,7 @@ from backends.host import facts, probes
 from backends.keeper import init_proofs
 from backends.kernel import capabilities, landlock, mounts, namespaces, procfs, seccomp, syscalls
 from backends.policy.model import Policy
-from backends.tiers import auto, process, workspace
+from backends.tiers import auto, planning, process, workspace
 from tests.boundary import harness
 
 
@@ -80,7 +80,7 @@ def test_an_architecture_without_a_table_is_refused(monkeypatch: pytest.MonkeyPa
 def test_a_promise_that_does_not_hold_ends_the_launch_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real = process.prepare
+    real = planning.prepare
 
     def lying(*arguments: Any) -> Any:
         prepared = real(*arguments)
@@ -90,7 +90,7 @@ def test_a_promise_that_does_not_hold_ends_the_launch_before_anything_runs(
         build = prepared.build._replace(settings=settings._replace(promises=promises))
         return prepared._replace(build=build)
 
-    monkeypatch.setattr(process, "prepare", lying)
+    monkeypatch.setattr(planning, "prepare", lying)
     with pytest.raises(AssertionError) as failure, harness.box():
         pass
     message = failure.value.args[0]

@@ -1,0 +1,66 @@
+"""Launching a box of a tier that confines by the kernel: what is planned, handed to the launcher."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from backends import trace
+from backends.errors import Refused
+from backends.kernel import cgroups
+from backends.tiers import etc, launcher, limits, planning, received
+from backends.tiers.limits import Held
+from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
+from backends.tiers.remedies import remedy
+
+if TYPE_CHECKING:
+    from backends.tiers.networking import Networking
+
+
+def start(
+    tier: str, spec: LaunchSpec, refusals: Iterable[Refusal], networking: Networking | None = None
+) -> LiveBox:
+    """Launches a box of ``tier``; with ``networking`` in a network with a list. Raises as Tier.launch."""
+    for first in refusals:
+        raise Refused(f"the {tier} tier cannot take {first.key}", first.why, first.remedy, code="tier")
+    held = limits.hold(_group_name(spec), spec.policy.resources, confined=True)
+    try:
+        trace.point("launch: limits")
+        prepared = planning.prepare(spec, held, networking)
+        trace.point("launch: plan")
+        launched = launcher.launch(prepared.build, spec.begun)
+        trace.point("launch: boundary")
+    except launcher.LaunchError as error:
+        _remove(held)
+        raise Refused(
+            f"the {tier} tier cannot start box {spec.box_name}",
+            f"{error.what}: {error.why}",
+            remedy(error.stage),
+            code=f"launch-{error.stage}",
+        ) from error
+    except BaseException:
+        _remove(held)
+        raise
+    return LiveBox(
+        init=launched.init,
+        pidfd=launched.pidfd,
+        control=launched.control,
+        notify=launched.notify,
+        death=launched.death,
+        enforcement=(*prepared.enforcement, received.shared(prepared.build.root.shares, launched.unset)),
+        not_observed=received.not_observed(spec.policy, held, networking),
+        cgroups=held.groups.folders,
+        inside_tree=etc.TREE,
+        inside_home=etc.HOME,
+        pid_namespace=launched.namespace,
+        network=networking.live(launched.network, launched.hosts) if networking else None,
+    )
+
+
+def _remove(held: Held) -> None:
+    cgroups.remove(held.groups.folders)
+
+
+def _group_name(spec: LaunchSpec) -> str:
+    return f"{spec.paths.repository_key}-{spec.box_name}-{os.urandom(4).hex()}"

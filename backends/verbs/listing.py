@@ -274,9 +274,12 @@ def _needs(manifest: Manifest, live: str, last_exit: int | None) -> str:
 
 
 def _last_line(stat: dict[str, Any]) -> str:
-    from backends.evidence.redact import redact_text
+    line = str(stat.get("last_line", ""))
+    if not line:
+        return ""
+    from backends.evidence.redact import redact_text  # its patterns are compiled when it is loaded
 
-    return redact_text(str(stat.get("last_line", "")))
+    return redact_text(line)
 
 
 def _loose_tip(manifest: Manifest) -> str:

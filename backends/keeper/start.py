@@ -54,6 +54,11 @@ def launch(paths: BoxPaths) -> None:
         except OSError as error:
             Log(log).failure("start: no zygote", error)
         if not _fork_from_zygote(paths, log, writer):
+            # A pipe of its own: a zygote that stands still holds the other, or its keeper has a word for it.
+            for fd in (reader, writer):
+                os.close(fd)
+            reader = writer = -1
+            reader, writer = os.pipe2(os.O_CLOEXEC)
             _spawn(paths, log, writer)
         os.close(writer)
         writer = -1

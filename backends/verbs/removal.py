@@ -154,7 +154,10 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
     for parent in [root / repository_key] if repository_key else sorted(root.glob("*")):
         for left in sorted(parent.glob(f"{REMOVING}*")):
             done.append(_outcome(f"{parent.name}/{left.name}", delete, left, "was half removed; removed"))
-    return (*done, *_stale_probes(), *_sweep_zygotes(), *_prune_packs(), *_prune_layers())
+    from backends.keeper import start
+
+    start.sweep()  # not worth a row: three files, of which two are empty
+    return (*done, *_stale_probes(), *_prune_packs(), *_prune_layers())
 
 
 def _stale_probes() -> list[RemovalOutcome]:
@@ -165,14 +168,6 @@ def _stale_probes() -> list[RemovalOutcome]:
         _outcome(folder.name, delete, folder, "was a probe that was killed; removed")
         for folder in probes.stale()
     ]
-
-
-def _sweep_zygotes() -> tuple[RemovalOutcome, ...]:
-    """Remove the files of ended processes that keepers were forked from; one that lives keeps its own."""
-    from backends.keeper import start
-
-    count = start.sweep()
-    return (RemovalOutcome("zygotes", True, f"files of {count} that ended; removed", None),) if count else ()
 
 
 def _prune_packs() -> tuple[RemovalOutcome, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import resource
 import select
@@ -23,7 +24,7 @@ import pytest
 from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths, runtime_dir
 from backends.engine import Engine, NewBox, Streams
-from backends.errors import Refused
+from backends.errors import ClocheError, Refused
 from backends.keeper import client, protocol, start, surroundings
 from backends.kernel import landlock
 from backends.kernel.syscalls import PR_SET_NO_NEW_PRIVS, prctl, syscall
@@ -520,6 +521,25 @@ def test_one_that_stands_still_costs_its_patience_and_nothing_later(
     monkeypatch.undo()
 
 
+def test_a_keeper_s_failure_is_told_at_once_though_a_zygote_stands_still(
+    box: BoxPaths, zygote: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request that was given up holds a copy of what it was sent."""
+    monkeypatch.setattr(start, "ZYGOTE_PATIENCE", 0.2)
+    monkeypatch.setattr(start, "_spawn", lambda *_: None)  # one that ends without a word
+    monkeypatch.setattr(start, "START_TIMEOUT", 20.0)
+    os.kill(zygote, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        with pytest.raises(ClocheError) as raised:
+            start.launch(box)
+        assert raised.value.code == "keeper-failure"
+        assert time.monotonic() - began < 15
+    finally:
+        os.kill(zygote, signal.SIGCONT)
+    wait_until(lambda: "nobody waits" in log(), "the request is dropped")
+
+
 # ---- who asks, and how
 
 
@@ -674,6 +694,25 @@ def test_files_of_ended_ones_are_swept_away_and_those_of_living_ones_stay(box: B
         assert only() != zygote
 
 
+def test_a_lock_that_is_swept_away_before_it_is_had_is_not_taken(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = runtime_dir() / "zygote-0.lock"
+    real, swept = fcntl.flock, []
+
+    def flock(fd: int, kind: int) -> None:
+        real(fd, kind)
+        if not swept:
+            swept.append(fd)
+            path.unlink()
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    fd = start._lock(path)
+    assert os.path.samestat(os.fstat(fd), path.stat()), "the one that the next starter finds"
+    assert start._lock(path) == -1
+    os.close(fd)
+
+
 def test_commands_that_list_and_collect_pay_no_heed_to_it(
     cli: Callable[..., support.Done], box: BoxPaths, zygote: int
 ) -> None:
@@ -682,6 +721,10 @@ def test_commands_that_list_and_collect_pay_no_heed_to_it(
     assert "zygote" not in cli("doctor", box.name).out
     assert not gone(zygote)
     assert forked(box, zygote)
+    os.kill(zygote, signal.SIGKILL)
+    wait_until(lambda: gone(zygote), "it is gone")
+    assert cli("gc").out == ""
+    assert not list(runtime_dir().glob("zygote-*"))
 
 
 def test_silence_is_waited_for_without_work(zygote: int) -> None:

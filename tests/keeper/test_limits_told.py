@@ -35,9 +35,10 @@ def denied(keeper: KeeperClient, kind: str = "limit") -> dict[tuple[str, str], i
 
 @pytest.fixture
 def keeper(request: pytest.FixtureRequest) -> Iterator[KeeperClient]:
-    """A box with the limits that the test names, and no opens observed: limits show at every level."""
+    """A box with the limits and of the tier that the test names, observing no opens: limits always show."""
     limited: Mapping[str, Any] = request.param
-    policy = boxes.limited(**limited)._replace(observe="none")
+    resources = {key: value for key, value in limited.items() if key != "tier"}
+    policy = boxes.limited(**resources)._replace(observe="none", tier=limited.get("tier", "process"))
     with boxes.started(boxes.make(policy=policy)) as found:
         yield found
 
@@ -47,7 +48,7 @@ limits = pytest.mark.parametrize
 
 @told
 @pytest.mark.boundary
-@limits("keeper", [{"file_size": MIB}], indirect=True)
+@limits("keeper", [{"file_size": MIB}, {"file_size": MIB, "tier": "supervised"}], indirect=True)
 def test_a_file_that_grew_too_large_is_counted_although_only_a_shell_saw_how_its_writer_ended(
     keeper: KeeperClient,
 ) -> None:
@@ -108,7 +109,7 @@ def test_memory_that_a_control_group_refused_is_counted_before_anybody_asks(keep
 
 
 @pytest.mark.boundary
-@limits("keeper", [{}], indirect=True)
+@limits("keeper", [{}, {"tier": "supervised"}], indirect=True)
 def test_a_program_of_the_host_that_is_not_granted_is_counted_at_every_level(keeper: KeeperClient) -> None:
     program = next(
         path

@@ -128,7 +128,7 @@ class Egress:
         self._resolver.tick()
         now = time.monotonic()
         if now >= self._read_at:
-            self._count()
+            self.count_up()
             # A flood of destinations must not leave the relay without its turn.
             self._read_at = now + (time.monotonic() - now) / READING
         if now >= self._told_at + TOLD_EVERY:
@@ -147,15 +147,21 @@ class Egress:
 
     def count_up(self) -> None:
         """Count all that was refused so far."""
-        if self._resolver is not None and not self._closed:
+        if self._resolver is None or self._closed:
+            return
+        try:
             self._count()
+        except OSError as error:
+            # The filter's counters only grow: what is missing now comes with the next reading.
+            self._log.failure("the packet filter's counters", error)
 
     def close(self) -> None:
         """Count a last time, end every connection and close the network's sockets; twice does no harm."""
         if self._closed:
             return
         try:
-            self.count_up()
+            if self._resolver is not None:
+                self._count()
             self.tell()
         except OSError as error:
             self._log.failure("the last count of refused packets", error)
@@ -214,8 +220,9 @@ class Egress:
 
         Addresses that it had a moment ago stay: programs may keep them.
         """
-        before = self._pins.addresses(name)
-        both = tuple(dict.fromkeys((*addresses, *before)))[: pinning.MOST_ADDRESSES]
+        before = self._pins.get(name)
+        had = before.addresses if before is not None else ()
+        both = tuple(dict.fromkeys((*addresses, *had)))[: pinning.MOST_ADDRESSES]
         if name not in self._live and len(self._live) >= LIVE_NAMES:
             self._forget(len(self._live) // 8)
         if not self._pins.put(Pin(name, both, time.time())):
@@ -226,6 +233,8 @@ class Egress:
             nftables.change(self._network.nft, (), wanted - self._entries)
         except OSError:
             self._pins.drop(name)
+            if before is not None:
+                self._pins.put(before)
             raise
         self._entries |= wanted
         self._live.pop(name, None)
@@ -303,6 +312,7 @@ class Egress:
                     self._pins.put(before)
             done(_full(f"the packet filter takes no more: {error.strerror}"))
             return
+        self._live.pop(rule.host, None)  # no longer one that may go
         shown = self._shown((rule.host,))
         self._record("egress-rule", {"rule": rule.text, "who": who, "pins": shown})
         done({"rule": rule.text, "pins": shown, "known": False})

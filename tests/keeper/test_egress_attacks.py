@@ -180,6 +180,57 @@ def test_a_flood_of_destinations_hides_no_refusal(tmp_path: Path) -> None:
     internet.inside(tmp_path, act)
 
 
+def test_what_was_refused_just_before_the_end_is_in_the_journal(tmp_path: Path) -> None:
+    def act() -> None:
+        paths = boxes.make(policy=internet.policy("allowed.test:80"))
+        with boxes.started(paths) as keeper:
+            python(keeper, FLOOD, "0", "3", OTHER)
+        counts = {one["object"]: one["count"] for one in boxes.records(paths, "denial")}
+        assert counts == {f"45.0.0.{n}:9/udp": 1 for n in range(3)} | {f"{OTHER}:443": 5}
+
+    internet.inside(tmp_path, act)
+
+
+FULL = """
+import os, resource, select, socket, sys
+children = []
+for _ in range(4):
+    if not os.fork():
+        held = []
+        for _ in range(1250):
+            s = socket.socket()
+            s.settimeout(20)
+            try: s.connect((sys.argv[1], 80))
+            except OSError: pass
+            held.append(s)
+        os._exit(0)
+for _ in range(4): os.wait()
+"""
+
+
+def test_five_thousand_connections_do_not_close_the_journal(tmp_path: Path) -> None:
+    """S13: beyond the cap they are reset and counted; what is journalled and listed goes on."""
+    (tmp_path / "index.html").write_text("hello from outside")
+
+    def act() -> None:
+        Web(ALLOWED, 80, tmp_path)
+        paths = boxes.make(policy=internet.policy("allowed.test:80"))
+        with boxes.started(paths) as keeper:
+            running = boxes.Running(keeper, ["/usr/bin/python3", "-I", "-S", "-c", FULL, ALLOWED])
+            keeper.call("flush")
+            assert running.finish(limit=60.0).exit == 0
+            (row,) = keeper.call("tally")["rows"]
+            assert (row["kind"], row["object"], row["enforced_by"]) == ("limit", "connections", "relay")
+            assert 0 < row["count"] <= 4000
+            got = boxes.run(keeper, "curl", "-sS", "http://allowed.test/index.html")
+            assert (got.exit, got.out) == (0, b"hello from outside"), got.err
+            log = paths.keeper_log.read_text()
+            assert "Traceback" not in log and log.count("connections are refused") <= 5
+        assert journal.verify(paths.journal).problems == ()
+
+    internet.inside(tmp_path, act)
+
+
 MANY = """
 import socket, sys
 want = int(sys.argv[1])

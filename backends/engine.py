@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from backends.trees.values import Source
     from backends.trees.watch import TreeWatch
     from backends.verbs.listing import Lister
+    from backends.verbs.reviewing import Desk
 
 __all__ = ["Engine", "NewBox", "RunResult", "SessionHandle", "Streams", "Terminal"]
 
@@ -283,11 +284,21 @@ class Engine:
         return proposal.propose(self.find(ref))
 
     def review(self, ref: str) -> ReviewView:
-        """The proposal beside its evidence and the checks of the gate."""
-        from backends.verbs import proposal
+        """The proposal beside its evidence, the checks of the gate and what was decided of it so far."""
+        from backends.verbs import reviewing
 
         paths = self.find(ref)
-        return proposal.review(paths, self._list().row(paths))
+        return reviewing.review(paths, self._list().row(paths))
+
+    def decisions(self, ref: str, who: str, *, scripted: bool = False) -> Desk:
+        """The proposal's patch and the reviewer's decisions on it, to go on with: kept at every act.
+
+        ``Refused`` for a caller inside a box and for a box that is not proposed. Close it in the end, so that
+        the journal tells of the sitting (kind "decision": who, and how much).
+        """
+        from backends.verbs import reviewing
+
+        return reviewing.desk(self.find(ref), who, scripted=scripted)
 
     def export(self, ref: str, out: Path, force: bool = False) -> ExportOutcome:
         """Write ``patch.diff``, ``report.md`` and ``receipt.json`` of the proposal into ``out``.

@@ -151,6 +151,47 @@ class BoxStatus(NamedTuple):
     tree_reason: str = ""  # why this provider, as it was decided when the box was made
 
 
+class ReviewComment(NamedTuple):
+    """What a reviewer said about a line, or with line 0 about a file."""
+
+    id: int
+    path: bytes
+    key: str  # of the file's change at that time; another one now: the file has changed since
+    side: str  # old: a line of the base, new: one of the snapshot
+    line: int
+    quote: str  # the line itself, cut; raw
+    text: str
+    who: str
+    time: float
+
+
+class ReviewedFile(NamedTuple):
+    """How far the review of one file is. Parts (its mode, its name, that it exists) count like lines."""
+
+    path: bytes
+    accepted: int
+    rejected: int
+    undecided: int
+    reviewed: bool  # marked as read, as it is now
+    comments: int
+    blocked: tuple[str, ...]  # why something that was accepted cannot be carried out
+
+
+class ReviewProgress(NamedTuple):
+    """What was decided of a proposal so far."""
+
+    files: tuple[ReviewedFile, ...]  # in the order of the diff
+    accepted: int
+    rejected: int
+    undecided: int
+    comments: tuple[ReviewComment, ...]
+    stale: tuple[int, ...]  # ids of the comments whose file has changed since
+    summary: str
+    since: str  # the snapshot that was last reviewed before this one, "" for the first
+    moved: tuple[tuple[bytes, str], ...]  # since then: path, and added, dropped, changed or rebased
+    digest: str  # names what was decided
+
+
 class ReviewView(NamedTuple):
     """What the gate screen shows for one proposed snapshot."""
 
@@ -163,6 +204,7 @@ class ReviewView(NamedTuple):
     sessions: tuple[SessionRow, ...]
     branch: str
     branch_tip: str  # "" when the branch is gone
+    progress: ReviewProgress | None = None  # None where nobody asked for it, as in an export
 
 
 class ExportOutcome(NamedTuple):

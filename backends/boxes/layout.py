@@ -55,6 +55,16 @@ class BoxPaths(NamedTuple):
         return self.root / "journal.jsonl"
 
     @property
+    def review(self) -> Path:
+        """What a reviewer decided of the proposal (``backends.gate.decisions``)."""
+        return self.root / "review.json"
+
+    @property
+    def review_lock(self) -> Path:
+        """Held with flock(2) while the review is written."""
+        return self.root / "review.lock"
+
+    @property
     def receipts(self) -> Path:
         return self.root / "receipts"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from backends.gate.patch.marks import Marks, span
+from backends.gate.patch.marks import Marks, mask, span
 from backends.snapshots import FileChange
 
 PLAIN = 0o100644
@@ -59,11 +59,9 @@ class File(NamedTuple):
 
     def hunk(self, number: int) -> Marks:
         """The lines of a hunk, counted from 0; ``IndexError`` when there is none."""
-        old = new = 0
         hunk = self.hunks[number]
-        for block in hunk.blocks:
-            old |= span(block.old, block.old + block.old_count - 1)
-            new |= span(block.new, block.new + block.new_count - 1)
+        old = mask(((b.old, b.old_count) for b in hunk.blocks), hunk.old + hunk.old_count)
+        new = mask(((b.new, b.new_count) for b in hunk.blocks), hunk.new + hunk.new_count)
         return Marks(frozenset(), old, new)
 
     def old_lines(self, first: int, last: int) -> Marks:

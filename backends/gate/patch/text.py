@@ -144,13 +144,15 @@ def _growth(group: list[_Change]) -> int:
 
 
 def _changes(old: Lines, new: Lines, chosen: Chosen) -> Iterator[_Change]:
+    done = 0
     for edit in edits(chosen):
         lines = [new.lines[place] for place in edit.new]
-        if lines and edit.gone == 0 and edit.old == len(old.lines) and not old.ended:
+        if lines and not old.ended and done < edit.old == len(old.lines):
             # The base's last line stays and gets a line end, which to a patch is another line.
             yield _Change(edit.old - 1, 1, [old.lines[-1], *lines])
         else:
             yield _Change(edit.old, edit.gone, lines)
+        done = edit.old + edit.gone
 
 
 def _hunk(old: Lines, group: list[_Change], ahead: int, result_ended: bool) -> Iterator[bytes]:

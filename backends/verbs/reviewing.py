@@ -1,0 +1,253 @@
+"""Deciding about a proposal: the desk on which a reviewer works, and what of it is told to everybody.
+
+The journal gets one summary record of kind "decision" for each sitting, not one for each key: who, how much
+is accepted, rejected and undecided, and a digest of the decisions. The decisions themselves are in
+``review.json`` (:mod:`backends.gate.decisions`), saved at every act.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import NamedTuple
+
+from backends.boxes.layout import BoxPaths
+from backends.boxes.lifecycle import PROPOSED
+from backends.boxes.manifest import load as load_manifest
+from backends.errors import Refused
+from backends.evidence.journal import Journal
+from backends.gate import decisions
+from backends.gate.decisions import Compared, Review, Stamp
+from backends.gate.decisions_file import digest
+from backends.gate.patch import (
+    Blocked,
+    Choice,
+    Counts,
+    Patch,
+    Selection,
+    counts,
+    interdiff,
+    read,
+    select,
+)
+from backends.gate.patch.model import File
+from backends.snapshots import BoxRow, FileChange, ReviewedFile, ReviewProgress, ReviewView, SnapshotInfo
+from backends.trees import diff as diffs
+from backends.trees import quarantine
+from backends.trees.git import Git
+from backends.verbs import authority, proposal
+
+
+class Desk:
+    """One sitting of a reviewer over one snapshot: the patch, what is decided, acts that are kept at once.
+
+    Get one from ``Engine.decisions``; use it as a context, or :meth:`close` it, so that the journal tells of
+    the sitting. For one thread at a time. Every act may raise ``Busy`` (code "review-changed") when another
+    desk decided meanwhile: nothing is changed then, and :meth:`reload` shows what is there now.
+    """
+
+    def __init__(
+        self, paths: BoxPaths, patch: Patch, snapshot: SnapshotInfo, who: str, *, scripted: bool
+    ) -> None:
+        self.paths = paths
+        self.patch = patch
+        self.snapshot = snapshot
+        self.files = patch.by_path()
+        self._who = who
+        self._scripted = scripted
+        self.review: Review
+        self._stamp: Stamp
+        self.reload()
+        self._told = _said(self.review)
+
+    def __enter__(self) -> Desk:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def git(self) -> Git:
+        """Git on the quarantine, for ``compose_tree`` and ``selected_patch``."""
+        return quarantine.git(self.paths)
+
+    def reload(self) -> Review:
+        """Read what is kept now, which another desk may have changed."""
+        self.review, self._stamp = decisions.load(self.paths, self.patch, self.snapshot)
+        return self.review
+
+    def file(self, path: bytes) -> File:
+        """A file of the patch; ``Refused`` (code "no-such-file") when it is not in it."""
+        try:
+            return self.files[path]
+        except KeyError:
+            raise Refused(
+                "nothing was decided",
+                f"{path.decode('utf-8', 'surrogateescape')} is no file of the proposal",
+                f"see its files: cloche review {self.paths.name}",
+                code="no-such-file",
+            ) from None
+
+    def set(self, choices: Iterable[Choice], state: str) -> Review:
+        """Accept, reject or undecide things of files; what a file does not have is left out."""
+        clipped = [(path, marks.within(self.file(path).all)) for path, marks in choices]
+        return self._keep(self.review.decide(clipped, state))
+
+    def undo(self) -> Review:
+        """Take the last decision back."""
+        return self._keep(self.review.undo())
+
+    def redo(self) -> Review:
+        """Take the last undone decision again."""
+        return self._keep(self.review.redo())
+
+    def mark(self, path: bytes, reviewed: bool = True) -> Review:
+        """Mark a file as read, or take the mark away."""
+        return self._keep(self.review.mark(self.file(path), reviewed))
+
+    def comment(self, path: bytes, side: str, line: int, text: str, quote: bytes = b"") -> Review:
+        """Say something about a line (``side`` old or new), or with line 0 about the file."""
+        file = self.file(path)
+        return self._keep(
+            self.review.comment(file, side, line, text, self._who, round(time.time(), 3), quote)
+        )
+
+    def change(self, act: Callable[[Review], Review]) -> Review:
+        """Any other act of :class:`Review`: ``desk.change(lambda review: review.uncomment(3))``."""
+        return self._keep(act(self.review))
+
+    def selection(self) -> Selection:
+        """What is accepted and can be carried out."""
+        return select(self.patch, self.review.history.now)
+
+    def progress(self) -> ReviewProgress:
+        """How far the review is, as everybody is shown it."""
+        return progress(self.patch, self.review, self._moved())
+
+    def close(self) -> None:
+        """Journal the sitting when anything is decided otherwise than at its beginning."""
+        said = _said(self.review)
+        if said == self._told:
+            return
+        Journal(self.paths.journal).append("decision", self._record(), sync=True)
+        self._told = said
+
+    def _record(self) -> dict[str, object]:
+        done = progress(self.patch, self.review, ())
+        return {
+            "who": self._who,
+            "scripted": self._scripted,
+            "snapshot": self.snapshot.id,
+            "accepted": done.accepted,
+            "rejected": done.rejected,
+            "undecided": done.undecided,
+            "files": len(done.files),
+            "reviewed": sum(one.reviewed for one in done.files),
+            "comments": len(done.comments),
+            "blocked": sum(bool(one.blocked) for one in done.files),
+            "decisions": done.digest,
+        }
+
+    def _keep(self, review: Review) -> Review:
+        if review == self.review:
+            return review
+        self._stamp = decisions.save(self.paths, review, self.patch, self._stamp)
+        self.review = review
+        return review
+
+    def _moved(self) -> tuple[tuple[bytes, str], ...]:
+        now = tuple(file.change for file in self.patch.files)
+        return moved(self.git, self.review.since, now)
+
+
+class _Said(NamedTuple):
+    """What a journal record would tell of a review."""
+
+    decided: object
+    reviewed: object
+    comments: object
+    summary: str
+
+
+def _said(review: Review) -> _Said:
+    return _Said(review.history.now, dict(review.reviewed), review.comments, review.summary)
+
+
+def moved(git: Git, since: Compared | None, now: tuple[FileChange, ...]) -> tuple[tuple[bytes, str], ...]:
+    """What is proposed otherwise than in the snapshot that was reviewed before, by path."""
+    if since is None:
+        return ()
+    before = diffs.changes(git, since.base_tree, since.id)
+    return tuple((one.path, one.kind) for one in interdiff(before, now))
+
+
+def progress(patch: Patch, review: Review, since: tuple[tuple[bytes, str], ...]) -> ReviewProgress:
+    """What was decided, counted. ``since`` is what :func:`moved` tells."""
+    files = patch.by_path()
+    said: dict[bytes, int] = {}
+    for comment in review.comments:
+        said[comment.path] = said.get(comment.path, 0) + 1
+    stopped: dict[bytes, list[str]] = {}
+    for one in select(patch, review.history.now).blocked:
+        stopped.setdefault(one.path, []).append(_why(one))
+    rows = []
+    total = Counts(0, 0, 0)
+    for file in patch.files:
+        found = counts(file, review.history.now.of(file.path))
+        total = total.plus(found)
+        path = file.path
+        rows.append(
+            ReviewedFile(
+                path, *found, review.is_reviewed(file), said.get(path, 0), tuple(stopped.get(path, ()))
+            )
+        )
+    return ReviewProgress(
+        tuple(rows),
+        *total,
+        comments=review.comments,
+        stale=tuple(one.id for one in review.comments if decisions.stale(one, files)),
+        summary=review.summary,
+        since=review.since.id if review.since else "",
+        moved=since,
+        digest=digest(review.history.now, patch),
+    )
+
+
+def _why(blocked: Blocked) -> str:
+    names = ", ".join(
+        f"{need.part} of {need.path.decode('utf-8', 'surrogateescape')}" for need in blocked.needs[:5]
+    )
+    more = f" and {len(blocked.needs) - 5} more" if len(blocked.needs) > 5 else ""
+    return f"{blocked.part}: {blocked.reason}; it needs {names}{more}"
+
+
+def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
+    """The proposal, its evidence and what was decided of it so far."""
+    view = proposal.review(paths, row)
+    patch = read(view.diff, view.snapshot.base_tree)
+    found, _ = decisions.load(paths, patch, view.snapshot)
+    since = moved(quarantine.git(paths), found.since, view.diff.changes)
+    return view._replace(progress=progress(patch, found, since))
+
+
+def desk(paths: BoxPaths, who: str, *, scripted: bool = False) -> Desk:
+    """Sit down over the proposal; see ``Engine.decisions``."""
+    authority.require_outside("accept")
+    if not who.strip():
+        raise Refused(
+            "nothing was decided", "the name of who decides is empty", "give one: --as NAME", code="no-name"
+        )
+    manifest = load_manifest(paths)
+    if manifest.state != PROPOSED or manifest.snapshot is None:
+        raise Refused(
+            f"nothing can be decided about box {paths.name}",
+            f"it is {manifest.state}, and only a proposal stands still",
+            f"cloche status {paths.name}; propose first: cloche propose {paths.name}",
+            code="no-proposal",
+        )
+    snapshot = proposal.info(manifest.snapshot)
+    diff = diffs.diff(paths, snapshot.base, snapshot.base_tree, snapshot.id)
+    return Desk(paths, read(diff, snapshot.base_tree), snapshot, who, scripted=scripted)

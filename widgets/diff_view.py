@@ -1,4 +1,4 @@
-"""The diff: rows drawn only when seen, unified, or side by side from 120 columns.
+"""The diff: rows drawn only when seen, unified, or side by side from 120 columns, and a cursor on them.
 
 Drawing a row costs a decode and a lex of its hunk's stretch; both are kept for what was seen lately only, so
 a diff of a hundred thousand lines opens at once and scrolls in constant memory.
@@ -6,59 +6,80 @@ a diff of a hundred thousand lines opens at once and scrolls in constant memory.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import ClassVar
 
-from rich.cells import cell_len
 from rich.style import Style
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from widgets import patch as rows_of
-from widgets.ink import Line, Run, line
-from widgets.lexing import Language, language_of, lex
+from widgets import selection as units
+from widgets.diff_paint import WHOLE, Painter
+from widgets.finder import NOT_FOUND, Found, find
+from widgets.ink import Line, line
 from widgets.lines import LineView
-from widgets.patch import ADDED, FILE, HUNK, META, NOTE, REMOVED, SAME, PatchIndex
-from widgets.visible import expand_tabs, runs, text_of, visible
+from widgets.patch import EMPTY, LONGEST, PatchIndex
+from widgets.selection import NO_MARKS, LineMarks, Selection
+from widgets.shown import NOTHING_SHOWN, Shown, blank_changes, one_column, two_columns
+from widgets.suspects import Survey, survey
+from widgets.visible import TAB, text_of, visible
 
 SIDE_BY_SIDE = 120
 """Columns from which two sides stand beside each other."""
+GUTTER = 2
+"""Cells before the numbers: the bar of the selection, and the mark of the decision."""
+MARGIN = 2
+"""Rows that stay in sight beyond the cursor."""
+COPIED = 64 << 10
+"""Bytes that are copied at most: terminals drop longer OSC 52 sequences (xterm(1) takes 100 kB)."""
 
-STRETCH = 200
-"""Rows of a hunk that are lexed together."""
+AS_IT_IS, DRAWN, FOLDED = "blanks as they are", "blanks drawn", "changes of blanks folded"
+BLANKS = (AS_IT_IS, DRAWN, FOLDED)
 
+SIGNS: dict[str, tuple[str, str]] = {
+    "accepted": ("✓", "live strong"),
+    "rejected": ("✗", "removed strong"),
+    "mixed": ("±", "quiet"),
+}
 _KEPT = 1024
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\n"
+_ESCAPED = 6
+"""Cells that one character takes at most, written as an escape of as many bytes or more than it has."""
+
+
+def cells_of(patch: bytes) -> int:
+    """Cells that a byte of the patch takes at most."""
+    odd = patch.translate(None, _PLAIN)
+    return 1 if not odd else TAB if not odd.strip(b"\t") else _ESCAPED
 
 
 class DiffView(LineView):
-    """One patch, read by hunks and files. Emits :class:`Hunk` when the hunk under the top row changes."""
+    """One patch, read by lines, hunks and files. Says where the cursor is, and decides nothing itself."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "diff--added",
-        "diff--removed",
-        "diff--added-part",
-        "diff--removed-part",
-        "diff--hunk",
-        "diff--file",
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"diff--added", "diff--removed", "diff--hunk", "diff--file"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "scroll_rows(-1)", "Up", show=False),
-        Binding("down,j", "scroll_rows(1)", "Down", show=False),
-        Binding("pageup", "scroll_pages(-1)", "Page up", show=False),
-        Binding("pagedown,space", "scroll_pages(1)", "Page down", show=False),
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup", "move_page(-1)", "Page up", show=False),
+        Binding("pagedown", "move_page(1)", "Page down", show=False),
         Binding("home,g", "edge(0)", "First", show=False),
         Binding("end,G", "edge(1)", "Last", show=False),
         Binding("left", "sideways(-8)", "Left", show=False),
         Binding("right", "sideways(8)", "Right", show=False),
+        Binding("v", "range", "Range", show=False),
+        Binding("a", "unit", "Unit", show=False),
+        Binding("w", "blanks", "Blanks", show=False),
+        Binding("u", "suspect", "Suspect", show=False),
+        Binding("y", "copy", "Copy", show=False),
     ]
     DEFAULT_CSS = "DiffView { overflow-x: auto; scrollbar-size-horizontal: 0; scrollbar-size-vertical: 1; }"
 
     class HunkSeen(Message):
-        """Another hunk, or another file, stands at the top."""
+        """Another hunk or file has the cursor, or the diff is drawn in another way."""
 
         def __init__(self, view: DiffView, hunk: int | None, file: int | None) -> None:
             super().__init__()
@@ -66,363 +87,423 @@ class DiffView(LineView):
             self.hunk = hunk
             self.file = file
 
+    class Selected(Message):
+        """The cursor stands for something else now."""
+
+        def __init__(self, view: DiffView, selection: Selection) -> None:
+            super().__init__()
+            self.view = view
+            self.selection = selection
+
+        def can_replace(self, message: Message) -> bool:
+            return isinstance(message, DiffView.Selected)
+
+    class Elsewhere(Message):
+        """What was looked for is in a row of another file than the one that is shown."""
+
+        def __init__(self, view: DiffView, file: int, row: int) -> None:
+            super().__init__()
+            self.view = view
+            self.file = file
+            self.row = row
+
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self.index: PatchIndex = rows_of.EMPTY
+        self.index: PatchIndex = EMPTY
         self.split: bool | None = None  # None: by the width
         self.note = "no changes"
-        self._pairs: tuple[array[int], array[int]] | None = None
+        self.place = 0
+        self.unit = units.LINE
+        self.blanks = AS_IT_IS
+        self.found: Found = NOT_FOUND
+        self._anchor: int | None = None
         self._first = 0
         self._last = 0
-        self._at: int | None = None
+        self._described: Sequence[Line] = ()
+        self._marks: Mapping[bytes, LineMarks] = {}
+        self._survey: Survey | None = None
+        self._shown: Shown | None = None
+        self._selection: Selection | None = None
         self._seen: tuple[int | None, int | None] = (None, None)
-        self._languages: dict[int, Language | None] = {}
+        self._cells = 1
         self._forget()
 
     # ------------------------------------------------------------ content
 
-    def set_index(self, index: PatchIndex, *, file: int | None = None, note: str = "no changes") -> None:
+    def set_index(
+        self,
+        index: PatchIndex,
+        *,
+        file: int | None = None,
+        note: str = "no changes",
+        survey: Survey | None = None,
+        keep: bool = False,
+    ) -> None:
         """Shows a patch that :func:`widgets.patch.index_patch` indexed (off the UI loop when it is large):
-        all of it, or one of its files. A live diff that grew keeps the reader's place."""
-        keep = (
-            self.scroll_offset.y if file is None and self._last == len(self.index) and self._first == 0 else 0
-        )
+        all of it, or one of its files. A live diff that grew keeps the reader's place; ``keep`` keeps the
+        cursor on its line (the same patch with another context)."""
+        whole = file is None and self._last == len(self.index) and self._first == 0
+        top, place = (self.scroll_offset.y, self.place) if whole else (0, 0)
+        here = self._row if keep else -1
+        numbers = (self.index.old[here], self.index.new[here]) if here >= 0 else (0, 0)
         self.index = index
+        self._cells = cells_of(index.patch)
         self.note = note
-        self._pairs = None
-        self._languages = {}
-        self._forget()
-        self.show_file(file, keep)
+        self._survey = survey
+        self.found = find(index, self.found.needle)
+        self.show_file(file, top, place)
+        if any(numbers):
+            self.go_to_line(*numbers)
 
-    def show_file(self, file: int | None, place: int = 0) -> None:
-        """Narrows the view to one file of the patch; ``None`` shows all. ``place`` is the row at the top."""
+    def show_file(self, file: int | None, top: int = 0, place: int = 0) -> None:
+        """Narrows the view to one file of the patch; ``None`` shows all. ``top`` is the place at the top."""
         if file is not None and 0 <= file < len(self.index.files):
             # The frame names the file; its own row would say it twice.
             self._first, self._last = self.index.files[file].first + 1, self.index.files[file].last
         else:
             self._first, self._last = 0, len(self.index)
-        self._pairs = None
-        self._at = None
+        self._described = ()
+        self._anchor = None
+        self._reshape()
+        if self.is_attached:
+            self.scroll_to(x=0, y=top, animate=False)
+        self._stand_on(place, reveal=False)
+
+    def set_description(self, lines: Sequence[Line]) -> None:
+        """Says below the rows what the file is, when its content is no lines; goes with the file."""
+        self._described = lines
+        self.resized_rows()
+        self.refresh()
+
+    def set_marks(self, marks: Mapping[bytes, LineMarks]) -> None:
+        """Paints decisions and comments, by path; what is not named is undecided."""
+        self._marks = marks
+        self.refresh()
+
+    def _reshape(self) -> None:
+        """What is shown, or how, is another: rows are placed and drawn anew."""
+        self._shown = None
+        self._selection = None
         self._forget()
         self.resized_rows()
-        if self.is_attached:
-            self.scroll_to(x=0, y=place, animate=False)
         self.refresh()
-        self._report()
 
     def _forget(self) -> None:
-        self._strip = lru_cache(maxsize=_KEPT)(self._make_strip)
-        self._stretch: Callable[[int, int], dict[int, list[Run]]] = lru_cache(maxsize=64)(self._lex_stretch)
+        folded = b""
+        if self.blanks == FOLDED:
+            folded = blank_changes(self.index, self._first, self._last)
+        self.painter = Painter(
+            self.index,
+            blanks=self.blanks == DRAWN,
+            folded=(self._first, folded),
+            needle=self.found.needle,
+        )
+        self._strips: Callable[[int, int, int], tuple[Strip, Strip, Style]]
+        self._strips = lru_cache(maxsize=_KEPT)(self._make_strips)
+        self._hunk_masks = lru_cache(maxsize=256)(self._masks_of_hunk)
 
     @property
     def sides(self) -> bool:
         """Two sides are shown."""
         return self.size.width >= SIDE_BY_SIDE if self.split is None else self.split
 
-    def _columns(self) -> tuple[array[int], array[int]] | None:
-        if not self.sides:
-            return None
-        if self._pairs is None:
-            self._pairs = rows_of.pair_rows(self.index)
-            first, last = self._first, self._last
-            if (first, last) != (0, len(self.index)):
-                left, right = self._pairs
-                keep = [
-                    place
-                    for place in range(len(left))
-                    if first <= (left[place] if left[place] >= 0 else right[place]) < last
-                ]
-                self._pairs = (array("q", (left[k] for k in keep)), array("q", (right[k] for k in keep)))
-        return self._pairs
+    @property
+    def shown(self) -> Shown:
+        """Which rows stand where."""
+        if self._first >= self._last:
+            return NOTHING_SHOWN
+        if self._shown is None or self._shown.sides != self.sides:
+            if self.sides:
+                self._shown = two_columns(self.index, self._first, self._last)
+            else:
+                self._shown = one_column(self.index, self._first, self._last, self.painter.folded[1])
+        return self._shown
 
     # ------------------------------------------------------------ drawing
 
     def line_count(self) -> int:
-        columns = self._columns()
-        return max(1, len(columns[0]) if columns else self._last - self._first)
+        return max(1, len(self.shown) + len(self._described))
 
     def resized_rows(self) -> None:
-        width = self.room
-        if not self.sides:
-            longest = max(self.index.sizes[self._first : self._last], default=0)
-            width = max(width, min(longest, rows_of.LONGEST) + 16)
-        self.virtual_size = Size(width, self.line_count())
+        longest = min(LONGEST, max(self.index.sizes[self._first : self._last], default=0)) * self._cells
+        room = self._side_width(1) - GUTTER - self.painter.head_width(1 if self.sides else 0)
+        self.virtual_size = Size(self.room + max(0, longest + 1 - room), self.line_count())
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self._forget()
 
+    def _side_width(self, side: int) -> int:
+        if not self.sides:
+            return self.room
+        half = (self.room - 1) // 2
+        return half if side == 1 else self.room - 1 - half
+
     def render_line(self, y: int) -> Strip:
         width = self.room
         place = y + self.scroll_offset.y
-        if self._first >= self._last:
-            said = line((self.note if not len(self.index) else "nothing to read in this file", "idle"))
-            said = said if place == 0 else ()
-            return self.strip_of(said, width)
-        if place >= self.line_count():
-            return Strip.blank(width, self.rich_style)
-        columns = self._columns()
-        if columns is None:
-            strip = self._strip(self._first + place, 0, self._digits())
-            left = self.scroll_offset.x
-            return strip.crop_extend(left, left + width, self.rich_style)
-        return self._two_sides(columns[0][place], columns[1][place], width)
-
-    def _two_sides(self, left: int, right: int, width: int) -> Strip:
-        if left == right and self.index.kinds[left] in (FILE, META, HUNK, NOTE):
-            return self._strip(left, 0, self._digits()).crop_extend(0, width, self.rich_style)
-        half = (width - 1) // 2
+        shown = self.shown
+        if place >= len(shown):
+            return self._below(place - len(shown), width)
+        cursor = place == self.place
+        left, right = shown.left[place], shown.right[place]
+        if not shown.sides:
+            return self._side(left, 0, -1, width, cursor)
+        if left == right and self.index.kinds[left] in WHOLE:
+            return self._side(left, 0, -1, width, cursor)
         rule = Strip(self.segments(line(("│", "faint")))).apply_style(self.rich_style)
-        sides = [
-            self._strip(row, side, self._digits(), other).crop_extend(
-                0, half + (side == 2) * (width % 2 == 0), None
-            )
-            if row >= 0
-            else Strip.blank(half + (side == 2) * (width % 2 == 0), self.rich_style)
-            for row, side, other in ((left, 1, right), (right, 2, left))
-        ]
-        return Strip.join([sides[0], rule, sides[1]])
+        one = self._side(left, 1, right if right != left else -1, self._side_width(1), cursor)
+        two = self._side(right, 2, left if right != left else -1, self._side_width(2), cursor)
+        return Strip.join([one, rule, two])
 
-    def _digits(self) -> int:
-        return 5 if len(self.index) < 100_000 else 6
+    def _below(self, number: int, width: int) -> Strip:
+        if number < len(self._described):
+            return self.strip_of(line("  ", *self._described[number]), width)
+        if number or len(self.shown) or self._described:
+            return Strip.blank(width, self.rich_style)
+        said = self.note if not len(self.index) else "nothing to read in this file"
+        return self.strip_of(line((said, "idle")), width)
 
-    def _make_strip(self, row: int, side: int, digits: int, other: int = -1) -> Strip:
-        """One row as drawn; ``side`` 0 unified, 1 left, 2 right; ``other`` the row it stands beside."""
-        index = self.index
-        kind = index.kinds[row]
-        if kind in (FILE, META, HUNK, NOTE):
-            return self._plain_strip(row, kind)
-        folded = not index.old[row] and not index.new[row]
-        numbers = self._numbers(row, side, digits, folded)
-        sign = "↪" if folded else chr(kind)
-        body = self._body(row)
-        under: Style | None = None
-        if kind == ADDED:
-            under, ink = self.get_component_rich_style("diff--added", partial=True), "added"
-        elif kind == REMOVED:
-            under, ink = self.get_component_rich_style("diff--removed", partial=True), "removed"
-        else:
-            ink = "quiet"
-        if kind in (ADDED, REMOVED):
-            body = self._mark_part(row, kind, body, other)
-        text = line((numbers, "quiet"), (f" {sign} ", ink), *body)
-        width = max(sum(cell_len(run.text) for run in text) + 1, self.room)
-        return self.strip_of(text, width, under)
+    def _side(self, row: int, side: int, other: int, width: int, cursor: bool) -> Strip:
+        """One row, or its half: the gutter and the numbers stand still, the text moves sideways."""
+        over = self.get_component_rich_style("line--cursor", partial=True) if cursor else Style.null()
+        if row < 0:
+            return Strip.blank(width, self.rich_style + over)
+        head, body, style = self._strips(row, side, other)
+        gutter = Strip(self.segments(self._gutter(row, cursor)))
+        if cursor:
+            style += over
+            head, body = (Strip(self.segments(parts)) for parts in self.painter.paint(row, side, other)[:2])
+            head, body = head.apply_style(style), body.apply_style(style)
+        room = max(0, width - GUTTER - head.cell_length)
+        start = self.scroll_offset.x if head.cell_length else 0
+        drawn = Strip.join([gutter.apply_style(style), head, body.crop_extend(start, start + room, style)])
+        return drawn.crop_extend(0, width, style)
 
-    def _plain_strip(self, row: int, kind: int) -> Strip:
-        index = self.index
-        if kind == FILE:
-            place = next((n for n, file in enumerate(index.files) if file.first == row), None)
-            name = index.files[place].path if place is not None else index.text(row)
-            under = self.get_component_rich_style("diff--file", partial=True)
-            return self.strip_of(line((" ", ""), *runs(name, "strong")), self.room, under)
-        if kind == HUNK:
-            head, _, context = text_of(index.text(row)).partition(" @@")
-            under = self.get_component_rich_style("diff--hunk", partial=True)
-            parts = line(("  " + head.removeprefix("@@ ") + "  ", "accent"), *runs(context.strip(), "quiet"))
-            return self.strip_of(parts, self.room, under)
-        return self.strip_of(line(("  ", ""), *runs(index.text(row), "quiet")), self.room)
+    def _make_strips(self, row: int, side: int, other: int) -> tuple[Strip, Strip, Style]:
+        painted = self.painter.paint(row, side, other)
+        style = self.rich_style
+        if painted.under:
+            style += self.get_component_rich_style(f"diff--{painted.under}", partial=True)
+        head, body = Strip(self.segments(painted.head)), Strip(self.segments(painted.body))
+        return head.apply_style(style), body.apply_style(style), style
 
-    def _numbers(self, row: int, side: int, digits: int, folded: bool) -> str:
-        old, new = self.index.old[row], self.index.new[row]
-        if side:
-            shown = old if side == 1 else new
-            return str(shown).rjust(digits) if shown and not folded else " " * digits
-        return f"{str(old) if old else '':>{digits}} {str(new) if new else '':>{digits}}"
+    def _gutter(self, row: int, cursor: bool) -> Line:
+        selection = self.selection
+        several = selection.unit != units.LINE or self._anchor is not None
+        bar = ("▌", "accent") if cursor or (several and row in selection.rows) else (" ", "")
+        return line(bar, self._sign(row))
 
-    def _body(self, row: int) -> list[Run]:
+    def _sign(self, row: int) -> tuple[str, str]:
+        file = self.index.file_at(row)
+        marks = self._marks.get(self.index.files[file].path, NO_MARKS) if file is not None else NO_MARKS
+        if marks is NO_MARKS:
+            return (" ", "")
         hunk = self.index.hunk_at(row)
         if hunk is None:
-            return list(runs(expand_tabs(text_of(self.index.text(row)))))
-        language = self._language(self.index.hunks[hunk].file)
-        if language is None:
-            return self._unlexed(row)
-        start = self.index.hunks[hunk].first + 1
-        return self._stretch(hunk, (row - start) // STRETCH)[row]
+            return SIGNS.get(marks.whole, (" ", ""))
+        header = self.index.hunks[hunk].first == row
+        old, new = self._hunk_masks(hunk) if header else units.masks(self.index, (row,))
+        if not header and marks.noted(old, new):
+            return ("“", "look strong")
+        return SIGNS.get(marks.of(old, new), (" ", ""))
 
-    def _unlexed(self, row: int) -> list[Run]:
-        return list(runs(expand_tabs(text_of(self.index.text(row)))))
-
-    def _language(self, file: int) -> Language | None:
-        if file not in self._languages:
-            self._languages[file] = language_of(self.index.files[file].path) if file >= 0 else None
-        return self._languages[file]
-
-    def _lex_stretch(self, hunk: int, stretch: int) -> dict[int, list[Run]]:
-        """The lexed rows of a part of a hunk; both sides keep their own open comment or string."""
+    def _masks_of_hunk(self, hunk: int) -> tuple[int, int]:
         where = self.index.hunks[hunk]
-        language = self._language(where.file)
-        assert language is not None
-        first = where.first + 1 + stretch * STRETCH
-        last = min(where.last, first + STRETCH)
-        states = {REMOVED: "", ADDED: ""}
-        done: dict[int, list[Run]] = {}
-        for row in range(first, last):
-            kind = self.index.kinds[row]
-            text = expand_tabs(text_of(self.index.text(row)))
-            if visible(text) != text:
-                done[row] = list(runs(text))
-                continue
-            if kind in states:
-                done[row], states[kind] = lex(text, language, states[kind])
-            else:
-                done[row], after = lex(text, language, states[ADDED])
-                states = {REMOVED: after, ADDED: after}
-        return done
+        return units.masks(self.index, range(where.first, where.last))
 
-    def _mark_part(self, row: int, kind: int, body: list[Run], other: int) -> list[Run]:
-        """Marks what differs from the line that this one replaces, when there is one."""
-        partner = other if other >= 0 else self._partner(row, kind)
-        if partner < 0 or self.index.kinds[partner] not in (ADDED, REMOVED):
-            return body
-        mine = expand_tabs(text_of(self.index.text(row)))
-        theirs = expand_tabs(text_of(self.index.text(partner)))
-        head, end, _ = rows_of.differing(mine, theirs)
-        if head == 0 and end == len(mine):
-            return body
-        if visible(mine) != mine:
-            return body
-        ink = "changed"
-        marked: list[Run] = []
-        place = 0
-        for run in body:
-            stop = place + len(run.text)
-            for start, finish, inside in ((place, head, False), (head, end, True), (end, stop, False)):
-                low, high = max(place, start), min(stop, finish)
-                if low < high:
-                    piece = run.text[low - place : high - place]
-                    marked.append(Run(piece, f"{run.ink} {ink}".strip() if inside else run.ink))
-            place = stop
-        return marked
+    # ------------------------------------------------------------ the cursor
 
-    def _partner(self, row: int, kind: int) -> int:
-        """In the unified view: the line at the same place of the neighbouring block, -1 when none."""
-        kinds = self.index.kinds
-        start = row
-        while start > 0 and kinds[start - 1] == kind and row - start < 50:
-            start -= 1
-        if kind == ADDED:
-            top = start
-            while top > 0 and kinds[top - 1] == REMOVED and start - top < 50:
-                top -= 1
-            found = top + (row - start)
-            return found if found < start and kinds[found] == REMOVED else -1
-        end = row
-        while end + 1 < len(kinds) and kinds[end + 1] == REMOVED and end - row < 50:
-            end += 1
-        found = end + 1 + (row - start)
-        return (
-            found
-            if found < len(kinds) and kinds[found] == ADDED and _same_block(kinds, end + 1, found)
-            else -1
-        )
+    @property
+    def _row(self) -> int:
+        """The row of the cursor, the new side's where there are two; -1 when nothing is shown."""
+        shown = self.shown
+        return shown.rows_at(min(self.place, len(shown) - 1))[-1] if len(shown) else -1
 
-    # ------------------------------------------------------------ moving
-
-    def _top_row(self) -> int:
-        place = min(self.scroll_offset.y, self.line_count() - 1)
-        columns = self._columns()
-        if columns is None:
-            return self._first + place
-        return max(columns[0][place], columns[1][place]) if len(columns[0]) else 0
+    @property
+    def selection(self) -> Selection:
+        """What a decision would be about now."""
+        if self._selection is None:
+            self._selection = units.select(self.index, self.shown, self.unit, self.place, self._anchor)
+        return self._selection
 
     @property
     def hunk(self) -> int | None:
-        """The hunk at the top, counted over the whole patch."""
-        if self._first >= self._last:
-            return None
-        return self.index.hunk_at(self._here())
+        """The hunk of the cursor, counted over the whole patch."""
+        return self.index.hunk_at(self._row) if self._row >= 0 else None
 
-    def _here(self) -> int:
-        """The row that was gone to, though the end of the text keeps it from the top; else the top row."""
-        return self._at if self._at is not None else self._top_row()
-
-    def step_hunk(self, steps: int) -> None:
-        """Brings the next (or previous) hunk of what is shown to the top."""
-        top = self._here() if self._first < self._last else 0
-        hunks = [hunk for hunk in self.index.hunks if self._first <= hunk.first < self._last]
-        if steps > 0:
-            target = next((hunk for hunk in hunks if hunk.first > top), None)
-        else:
-            target = next((hunk for hunk in reversed(hunks) if hunk.first < top), None)
-        if target is not None:
-            self.scroll_to(y=self._place_of(target.first), animate=False)
-            self._at = target.first
+    def _stand_on(self, place: int, *, reveal: bool = True) -> None:
+        place = max(0, min(place, len(self.shown) - 1))
+        self.place = place
+        self._selection = None
+        if reveal and self.is_attached:
+            margin = min(MARGIN, (self.page - 1) // 2)
+            top = self.scroll_offset.y
+            if place - margin < top:
+                self.scroll_to(y=max(0, place - margin), animate=False)
+            elif place + margin >= top + self.page:
+                self.scroll_to(y=place + margin - self.page + 1, animate=False)
+        self.refresh()
+        if self.is_attached:
+            self.post_message(self.Selected(self, self.selection))
             self._report()
 
-    def _place_of(self, row: int) -> int:
-        columns = self._columns()
-        if columns is None:
-            return row - self._first
-        return next((n for n, left in enumerate(columns[0]) if left == row), 0)
-
-    def set_split(self, split: bool | None) -> None:
-        row = self._top_row() if self._first < self._last else 0
-        self.split = split
-        self._pairs = None
-        self._forget()
-        self.resized_rows()
-        self.scroll_to(x=0, y=self._place_of(row), animate=False)
-        self.refresh()
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
-        self._at = None
-        self._report()
-
-    def _report(self) -> None:
-        if self._first >= self._last or not self.is_attached:
-            return
-        row = self._here()
-        file = next((n for n, rows in enumerate(self.index.files) if rows.first <= row < rows.last), None)
-        seen = (self.index.hunk_at(row), file)
-        if seen != self._seen:
+    def _report(self, always: bool = False) -> None:
+        row = self._row
+        seen = (self.index.hunk_at(row), self.index.file_at(row)) if row >= 0 else (None, None)
+        if (always or seen != self._seen) and self.is_attached:
             self._seen = seen
             self.post_message(self.HunkSeen(self, *seen))
 
-    def on_resize(self) -> None:  # type: ignore[override]
-        self._pairs = None
+    def go_to_row(self, row: int) -> None:
+        """Puts the cursor on a row of the patch; one of a file that is not shown is asked for."""
+        if not self._first <= row < self._last:
+            file = self.index.file_at(row)
+            if file is not None:
+                self.post_message(self.Elsewhere(self, file, row))
+            return
+        self._stand_on(self.shown.place_of(row))
+
+    def go_to_line(self, old: int, new: int) -> None:
+        """Puts the cursor on a line by its numbers, 0 for a side it is not on."""
+        rows = range(self._first, self._last)
+        row = next((n for n in rows if (self.index.old[n], self.index.new[n]) == (old, new)), -1)
+        if row >= 0:
+            self._stand_on(self.shown.place_of(row))
+
+    def step_hunk(self, steps: int) -> None:
+        """Brings the next (or previous) hunk of what is shown to the top."""
+        here = self._row
+        hunks = [hunk.first for hunk in self.index.hunks if self._first <= hunk.first < self._last]
+        if steps > 0:
+            target = next((first for first in hunks if first > here), None)
+        else:
+            target = next((first for first in reversed(hunks) if first < here), None)
+        if target is not None:
+            place = self.shown.place_of(target)
+            self.scroll_to(y=place, animate=False)
+            self._stand_on(place)
+
+    # ------------------------------------------------------------ searching
+
+    def search(self, needle: str) -> bool:
+        """Marks ``needle`` wherever it stands and goes to its first place from the cursor on; "" ends it."""
+        self.found = find(self.index, needle)
+        self._forget()
+        self.refresh()
+        self._report(always=True)
+        if not len(self.found.rows):
+            return not needle
+        row = self.found.after(self._row - 1)
+        self.go_to_row(row if row is not None else self.found.rows[0])
+        return True
+
+    def step_found(self, steps: int) -> bool:
+        """Goes to the next (or previous) row that holds what was searched for; around at the ends."""
+        rows = self.found.rows
+        if not len(rows):
+            return False
+        row = self.found.after(self._row) if steps > 0 else self.found.before(self._row)
+        self.go_to_row(row if row is not None else rows[0 if steps > 0 else -1])
+        return True
+
+    def action_suspect(self) -> None:
+        if self._survey is None:
+            self._survey = survey(self.index)
+        rows = Found("", self._survey.rows)
+        if not len(rows.rows):
+            self.notify("no added line holds a character that is not what it seems", markup=False, timeout=4)
+            return
+        row = rows.after(self._row)
+        self.go_to_row(row if row is not None else rows.rows[0])
+
+    # ------------------------------------------------------------ how it is drawn
+
+    def set_split(self, split: bool | None) -> None:
+        row = self._row
+        self.split = split
+        self._anchor = None
+        self._again(row)
+
+    def action_blanks(self) -> None:
+        row = self._row
+        self.blanks = BLANKS[(BLANKS.index(self.blanks) + 1) % len(BLANKS)]
+        self._anchor = None
+        self._again(row)
+
+    def _again(self, row: int) -> None:
+        above = self.place - self.scroll_offset.y
+        self._reshape()
+        place = self.shown.place_of(row) if row >= 0 else 0
+        self.scroll_to(x=0, y=max(0, place - above), animate=False)
+        self._stand_on(place)
+        self._report(always=True)
+
+    def on_resize(self, event: events.Resize) -> None:
+        row = self._row if self._shown is not None else -1
+        turned = self._shown is not None and self._shown.sides != self.sides
         self._forget()
         self.resized_rows()
+        if turned and row >= 0:
+            self._anchor = None
+            self._stand_on(self.shown.place_of(row))
+        self._report(always=turned)
 
-    def action_scroll_rows(self, rows: int) -> None:
-        self.scroll_relative(y=rows, animate=False)
+    # ------------------------------------------------------------ keys
 
-    def action_scroll_pages(self, pages: int) -> None:
-        self.scroll_relative(y=pages * max(1, self.size.height - 1), animate=False)
+    def action_move(self, steps: int) -> None:
+        self._stand_on(self.place + steps)
+
+    def action_move_page(self, pages: int) -> None:
+        step = pages * max(1, self.page - 1)
+        self.scroll_relative(y=step, animate=False)
+        self._stand_on(self.place + step)
 
     def action_edge(self, end: int) -> None:
+        self._stand_on(len(self.shown) - 1 if end else 0)
         self.scroll_to(y=self.max_scroll_y if end else 0, animate=False)
 
     def action_sideways(self, columns: int) -> None:
         self.scroll_relative(x=columns, animate=False)
 
+    def action_range(self) -> None:
+        """Begins a range at the cursor, or ends it."""
+        self._anchor = self.place if self._anchor is None else None
+        self._stand_on(self.place)
 
-def _same_block(kinds: bytes, first: int, last: int) -> bool:
-    return all(kinds[row] == ADDED for row in range(first, last + 1))
+    def action_unit(self) -> None:
+        """The cursor stands for a line, a hunk, or the file."""
+        self._anchor = None
+        self.unit = units.UNITS[(units.UNITS.index(self.unit) + 1) % len(units.UNITS)]
+        self._stand_on(self.place)
 
+    def on_click(self, event: events.Click) -> None:
+        place = event.y + self.scroll_offset.y
+        if place < len(self.shown):
+            self._stand_on(place)
 
-def diff_lines(index: PatchIndex, limit: int) -> list[Line]:
-    """The first ``limit`` rows of a patch as inked lines, for a pane: a small one shows no context."""
-    out: list[Line] = []
-    for row in range(len(index)):
-        if len(out) >= limit:
-            break
-        kind = index.kinds[row]
-        if kind in (META, NOTE) or (kind == SAME and limit < 60):
-            continue
-        body = runs(expand_tabs(text_of(index.text(row)))[:400])
-        if kind == FILE:
-            place = next((file for file in index.files if file.first == row), None)
-            out.append(runs(place.path if place else index.text(row), "strong"))
-        elif kind == HUNK:
-            out.append(line((text_of(index.text(row)).split(" @@")[0].removeprefix("@@ "), "accent")))
-        elif kind == ADDED:
-            out.append(line(("+ ", "added"), *(Run(run.text, f"added {run.ink}".strip()) for run in body)))
-        elif kind == REMOVED:
-            out.append(
-                line(("- ", "removed"), *(Run(run.text, f"removed {run.ink}".strip()) for run in body))
-            )
-        else:
-            out.append(line("  ", *(Run(run.text, f"quiet {run.ink}".strip()) for run in body)))
-    return out
+    def copied_text(self) -> tuple[str, int, bool]:
+        """The selected lines for a clipboard, how many they are, and whether all of them: without signs and
+        numbers, and whatever a terminal would obey written as an escape."""
+        out: list[str] = []
+        size = 0
+        for row in self.selection.rows:
+            if self.index.kinds[row] in WHOLE:
+                continue
+            text = "\t".join(visible(part) for part in text_of(self.index.text(row)).split("\t"))
+            size += len(text.encode()) + 1
+            if size > COPIED:
+                return "\n".join(out), len(out), False
+            out.append(text)
+        return "\n".join(out), len(out), True
+
+    def action_copy(self) -> None:
+        text, count, whole = self.copied_text()
+        if not count:
+            self.notify("no line is selected", severity="warning", markup=False, timeout=4)
+            return
+        self.app.copy_to_clipboard(text)
+        said = f"{count} line{'s' if count != 1 else ''} copied"
+        self.notify(
+            said if whole else f"{said}; the rest is too long for a clipboard", markup=False, timeout=4
+        )

@@ -29,6 +29,7 @@ INKS = (
     "comment",
     "number",
     "name",
+    "found",  # what was searched for
     "changed",  # the part of a changed line that differs
 )
 

@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from backends.snapshots import BoxRow, BoxView
 from widgets import marks, units
-from widgets.diff_view import diff_lines
+from widgets.diff_lines import diff_lines
 from widgets.ink import Line, crop_line, line, spread, tint, width_of
 from widgets.inked import Inked
 from widgets.patch import PatchIndex

@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import re
 from array import array
+from bisect import bisect_right
+from itertools import accumulate, repeat
+from operator import add, mul, sub
 from typing import NamedTuple
 
 LONGEST = 1000
 """Bytes of one row."""
 
+_AFTER = re.compile(rb"\n(?![ +\-\\\n])")
+_OLD = bytes(byte not in b"+\\" for byte in range(256))
+_NEW = bytes(byte not in b"-\\" for byte in range(256))
+_KIND = bytes(
+    {0x5C: ord("n"), ord("-"): ord("-"), ord("+"): ord("+")}.get(byte, ord(" ")) for byte in range(256)
+)
 _HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 
 # Kinds of rows, one byte each in ``PatchIndex.kinds``.
@@ -56,6 +65,22 @@ class PatchIndex(NamedTuple):
         start = self.offsets[row]
         return self.patch[start : start + self.sizes[row]]
 
+    def file_at(self, row: int) -> int | None:
+        """The file that the row lies in, by bisection; ``None`` outside files."""
+        low, high = 0, len(self.files)
+        while low < high:
+            middle = (low + high) // 2
+            if self.files[middle].last <= row:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < len(self.files) and self.files[low].first <= row else None
+
+    def row_of(self, offset: int) -> int:
+        """The row that holds a byte of the patch; -1 for bytes that are in no row (signs, line ends)."""
+        row = bisect_right(self.offsets, offset) - 1
+        return row if row >= 0 and offset < self.offsets[row] + self.sizes[row] else -1
+
     def hunk_at(self, row: int) -> int | None:
         """The hunk that the row lies in, by bisection; ``None`` outside hunks."""
         low, high = 0, len(self.hunks)
@@ -97,6 +122,34 @@ class _Rows:
                 return
             start, old, new = stop, 0, 0
 
+    def add_hunk(self, patch: bytes, start: int, old: tuple[int, int], new: tuple[int, int]) -> int:
+        """Adds the lines of a hunk whose first begins at ``start``, all at once; ``old`` and ``new`` are the
+        first line and the number of lines on each side. Returns where the hunk ends, or -1, with nothing
+        added, when its lines are not as its header says or one of them must be folded."""
+        found = _AFTER.search(patch, start - 1)  # every line of a hunk has a sign
+        end = found.start() + 1 if found is not None else len(patch)
+        lines = patch[start : end - (end > start and patch[end - 1] == 0x0A)].split(b"\n")
+        sizes = array("I", map(len, lines))
+        if max(sizes) > LONGEST:
+            return -1
+        signs = b"".join([line[:1] or b" " for line in lines])
+        left, right = signs.translate(_OLD), signs.translate(_NEW)
+        if sum(left) != old[1] or sum(right) != new[1]:
+            return -1
+        notes = b"\\" in signs
+        starts = accumulate(map(add, sizes, repeat(1)), initial=start)
+        if notes or 0 in sizes:  # a note is shown with its sign; a line without any is a blank one
+            bare = bytes(sign == 0x5C or not size for sign, size in zip(signs, sizes, strict=True))
+            self.offsets.extend(at + 1 - none for at, none in zip(starts, bare, strict=False))
+            self.sizes.extend(size - 1 + none for size, none in zip(sizes, bare, strict=True))
+        else:
+            self.offsets.extend(map(add, starts, repeat(1, len(sizes))))
+            self.sizes.extend(map(sub, sizes, repeat(1)))
+        self.kinds += signs.translate(_KIND)
+        self.old.extend(map(mul, accumulate(left[:-1], initial=old[0]), left))
+        self.new.extend(map(mul, accumulate(right[:-1], initial=new[0]), right))
+        return end
+
 
 def index_patch(patch: bytes, paths: tuple[bytes, ...] = ()) -> PatchIndex:
     """Rows of a patch as git-diff(1) prints it. ``paths`` are the names of its files in order; without them
@@ -133,6 +186,11 @@ def index_patch(patch: bytes, paths: tuple[bytes, ...] = ()) -> PatchIndex:
             left = int(match[2]) if match[2] is not None else 1
             right = int(match[4]) if match[4] is not None else 1
             rows.add(HUNK, place, end, 0, 0, patch)
+            done = rows.add_hunk(patch, end + 1, (old, left), (new, right)) if left or right else -1
+            if done >= 0:
+                left = right = 0
+                place = done
+                continue
         elif patch.startswith(b"diff --git ", place):
             _close(hunks, hunk_start, here, len(files) - 1)
             hunk_start = -1
@@ -145,6 +203,11 @@ def index_patch(patch: bytes, paths: tuple[bytes, ...] = ()) -> PatchIndex:
         else:
             if first == 0x5C:
                 rows.add(NOTE, place, end, 0, 0, patch)
+            elif patch.startswith(b"GIT binary patch", place):
+                rows.add(META, place, end, 0, 0, patch)
+                found = patch.find(b"\ndiff --git ", end)  # its data is no text, and holds no space
+                place = found + 1 if found >= 0 else size
+                continue
             elif not patch.startswith(_SAID_ELSEWHERE, place):
                 rows.add(META, place, end, 0, 0, patch)
         place = end + 1
@@ -164,43 +227,3 @@ def _close(hunks: list[Hunk], start: int, end: int, file: int) -> None:
 
 def _name(header: bytes) -> bytes:
     return header.rpartition(b" b/")[2] or header
-
-
-def pair_rows(index: PatchIndex) -> tuple[array[int], array[int]]:
-    """Rows for two columns: for each drawn row the index of its left and right row, -1 for none; a row that
-    spans both columns stands in both. Removed and added rows of one block stand beside each other."""
-    left = array("q")
-    right = array("q")
-    kinds = index.kinds
-    place = 0
-    total = len(kinds)
-    while place < total:
-        kind = kinds[place]
-        if kind not in (ADDED, REMOVED):
-            left.append(place)
-            right.append(place)
-            place += 1
-            continue
-        start = place
-        while place < total and kinds[place] == REMOVED:
-            place += 1
-        middle = place
-        while place < total and kinds[place] == ADDED:
-            place += 1
-        for step in range(max(middle - start, place - middle)):
-            left.append(start + step if start + step < middle else -1)
-            right.append(middle + step if middle + step < place else -1)
-    return left, right
-
-
-def differing(old: str, new: str) -> tuple[int, int, int]:
-    """What two versions of a line share: length of the common head, and where the differing part ends in
-    each. Linear, so any line may be compared."""
-    limit = min(len(old), len(new))
-    head = 0
-    while head < limit and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < limit - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
-    return head, len(old) - tail, len(new) - tail

@@ -76,6 +76,16 @@ def _escapes(match: re.Match[str]) -> str:
     return "".join(map(_escape, match[0]))
 
 
+def escape_of(char: str) -> str:
+    """A character as it is written where it must not be drawn."""
+    return _escape(char)
+
+
+def special_in(text: str) -> list[tuple[int, int]]:
+    """Where ``text`` holds what must not be drawn as it is, tabs aside."""
+    return [match.span() for match in _special(text).finditer(text) if match[0] != "\t"]
+
+
 def visible(value: str | bytes) -> str:
     """One line of outside text as printable text; line ends and tabs are escaped as well."""
     text = text_of(value)
@@ -118,8 +128,9 @@ def rich_text(value: str | bytes, style: str = "") -> Text:
     return result
 
 
-def expand_tabs(text: str, size: int = TAB) -> str:
-    """Tabs as spaces by cell columns; ``str.expandtabs`` counts characters and resets at a CR."""
+def expand_tabs(text: str, size: int = TAB, mark: str = " ") -> str:
+    """Tabs as spaces by cell columns, ``mark`` in the first cell of each; ``str.expandtabs`` counts
+    characters and resets at a CR."""
     if "\t" not in text:
         return text
     parts = text.split("\t")
@@ -128,7 +139,7 @@ def expand_tabs(text: str, size: int = TAB) -> str:
     for part in parts[:-1]:
         column += cell_len(part)
         pad = size - column % size
-        out.append(part + " " * pad)
+        out.append(part + mark + " " * (pad - 1))
         column += pad
     out.append(parts[-1])
     return "".join(out)

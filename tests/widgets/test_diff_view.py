@@ -40,7 +40,7 @@ async def test_one_file_is_shown_alone_and_hunks_are_stepped_through() -> None:
         await pilot.pause()
         assert view.hunk == 1
         view.show_file(1)
-        assert text_of(view)[0].strip() == "new file mode 100644"
+        assert text_of(view)[0].strip("▌ ") == "new file mode 100644"
         assert text_of(view)[1].split() == ["-0,0", "+1,4"]
         assert len([row for row in text_of(view) if row.strip()]) == 6
 

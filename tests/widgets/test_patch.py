@@ -18,10 +18,10 @@ from widgets.patch import (
     NOTE,
     REMOVED,
     SAME,
-    differing,
     index_patch,
-    pair_rows,
 )
+from widgets.shown import two_columns
+from widgets.word_marks import differing
 
 
 def one_file(body: bytes, old: int, new: int) -> bytes:
@@ -104,8 +104,15 @@ def test_a_hundred_thousand_lines_are_indexed_at_once() -> None:
 
 def test_sides_stand_beside_each_other() -> None:
     index = index_patch(one_file(b" a\n-b\n-c\n+B\n d\n", 4, 3))
-    left, right = pair_rows(index)
-    assert list(zip(left, right, strict=True)) == [(0, 0), (1, 1), (2, 2), (3, 5), (4, -1), (6, 6)]
+    shown = two_columns(index, 0, len(index))
+    assert list(zip(shown.left, shown.right, strict=True)) == [
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (3, 5),
+        (4, -1),
+        (6, 6),
+    ]
 
 
 def test_what_differs_is_found_from_both_ends() -> None:

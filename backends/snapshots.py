@@ -165,6 +165,18 @@ class ReviewComment(NamedTuple):
     time: float
 
 
+class ReviewedHunk(NamedTuple):
+    """How far the review of one hunk is; its range on both sides as in the patch."""
+
+    old: int
+    old_count: int
+    new: int
+    new_count: int
+    accepted: int
+    rejected: int
+    undecided: int
+
+
 class ReviewedFile(NamedTuple):
     """How far the review of one file is. Parts (its mode, its name, that it exists) count like lines."""
 
@@ -175,6 +187,8 @@ class ReviewedFile(NamedTuple):
     reviewed: bool  # marked as read, as it is now
     comments: int
     blocked: tuple[str, ...]  # why something that was accepted cannot be carried out
+    parts: tuple[tuple[str, str], ...]  # exists, name, mode, content: accepted, rejected or undecided
+    hunks: tuple[ReviewedHunk, ...]  # empty for a file that is decided as a whole
 
 
 class ReviewProgress(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.cli.table_denials import DENIAL_VERBS
 from app.cli.table_egress import EGRESS_VERBS
+from app.cli.table_review import REVIEW_VERBS
 from app.cli.vocabulary import BOX, BOX_FIELD, JSON, Field, Param, Verb
 
 __all__ = ["BY_NAME", "GROUPS", "JSON", "TIERS", "VERBS", "Field", "Param", "Verb"]
@@ -248,6 +249,7 @@ VERBS: tuple[Verb, ...] = (
         ),
         (BOX, Param(("--stop",), "end the box's processes first", "flag")),
     ),
+    *REVIEW_VERBS,
     Verb(
         "reopen",
         "decide",

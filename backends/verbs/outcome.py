@@ -35,6 +35,7 @@ def apply(paths: BoxPaths, *, squash: bool, as_name: str | None, expect: str | N
     """Carry the reviewed snapshot onto its branch; see ``Engine.apply``."""
     authority.require_outside("apply")
     from backends.gate import apply as gate
+    from backends.verbs import reviewing
 
     if as_name is not None and not as_name.strip():
         raise Refused(
@@ -61,6 +62,7 @@ def apply(paths: BoxPaths, *, squash: bool, as_name: str | None, expect: str | N
                 f"review it again: cloche diff {paths.name}",
                 code="other-snapshot",
             )
+        reviewing.require_nothing_rejected(paths, proposal.info(snapshot))
         place = proposal.source_of(paths, manifest)
         assert place is not None
         who = as_name if as_name is not None else passage.person()

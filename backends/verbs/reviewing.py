@@ -21,18 +21,28 @@ from backends.gate import decisions
 from backends.gate.decisions import Compared, Review, Stamp
 from backends.gate.decisions_file import digest
 from backends.gate.patch import (
+    PARTS,
     Blocked,
     Choice,
     Counts,
     Patch,
     Selection,
     counts,
+    hunk_counts,
     interdiff,
     read,
     select,
 )
 from backends.gate.patch.model import File
-from backends.snapshots import BoxRow, FileChange, ReviewedFile, ReviewProgress, ReviewView, SnapshotInfo
+from backends.snapshots import (
+    BoxRow,
+    FileChange,
+    ReviewedFile,
+    ReviewedHunk,
+    ReviewProgress,
+    ReviewView,
+    SnapshotInfo,
+)
 from backends.trees import diff as diffs
 from backends.trees import quarantine
 from backends.trees.git import Git
@@ -55,6 +65,7 @@ class Desk:
         self.snapshot = snapshot
         self.files = patch.by_path()
         self._who = who
+        self._compared: tuple[Compared | None, tuple[tuple[bytes, str], ...]] | None = None
         self._scripted = scripted
         self.review: Review
         self._stamp: Stamp
@@ -159,8 +170,11 @@ class Desk:
         return review
 
     def _moved(self) -> tuple[tuple[bytes, str], ...]:
-        now = tuple(file.change for file in self.patch.files)
-        return moved(self.git, self.review.since, now)
+        since = self.review.since
+        if self._compared is None or self._compared[0] != since:
+            now = tuple(file.change for file in self.patch.files)
+            self._compared = since, moved(self.git, since, now)
+        return self._compared[1]
 
 
 class _Said(NamedTuple):
@@ -199,9 +213,19 @@ def progress(patch: Patch, review: Review, since: tuple[tuple[bytes, str], ...])
         found = counts(file, review.history.now.of(file.path))
         total = total.plus(found)
         path = file.path
+        decision = review.history.now.of(path)
         rows.append(
             ReviewedFile(
-                path, *found, review.is_reviewed(file), said.get(path, 0), tuple(stopped.get(path, ()))
+                path,
+                *found,
+                reviewed=review.is_reviewed(file),
+                comments=said.get(path, 0),
+                blocked=tuple(stopped.get(path, ())),
+                parts=tuple((part, decision.of(file.part(part))) for part in PARTS if part in file.all.parts),
+                hunks=tuple(
+                    ReviewedHunk(*hunk[:4], *done)
+                    for hunk, done in zip(file.hunks, hunk_counts(file, decision), strict=True)
+                ),
             )
         )
     return ReviewProgress(
@@ -231,6 +255,25 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
     found, _ = decisions.load(paths, patch, view.snapshot)
     since = moved(quarantine.git(paths), found.since, view.diff.changes)
     return view._replace(progress=progress(patch, found, since))
+
+
+def require_nothing_rejected(paths: BoxPaths, snapshot: SnapshotInfo) -> None:
+    """``Refused`` when a reviewer rejected anything of the snapshot, which is about to be taken whole."""
+    if not paths.review.exists():
+        return
+    diff = diffs.diff(paths, snapshot.base, snapshot.base_tree, snapshot.id)
+    found, _ = decisions.load(paths, read(diff, snapshot.base_tree), snapshot)
+    named = [path for path, one in found.history.now.files.items() if not one.rejected.empty]
+    if named:
+        first = ", ".join(path.decode("utf-8", "surrogateescape") for path in named[:10])
+        more = f" and {len(named) - 10} more" if len(named) > 10 else ""
+        raise Refused(
+            f"box {paths.name} was not applied",
+            f"the review rejects parts of {first}{more}, and the whole proposal would be applied",
+            f"cloche reopen {paths.name} and take them out in the box; or decide anew: "
+            f"cloche accept {paths.name} --all",
+            code="rejected-parts",
+        )
 
 
 def desk(paths: BoxPaths, who: str, *, scripted: bool = False) -> Desk:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.cli.table import BY_NAME, VERBS
-from backends.snapshots import BoxRow, EgressRow, Explanation
+from backends.snapshots import BoxRow, EgressRow, Explanation, ReviewedFile
 from tests.support import Done, cloche_argv, wait_until
 
 pytestmark = pytest.mark.flow
@@ -58,6 +58,8 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     do("status", "b")
     do("diff", "b")
     assert do("propose", "b", "--stop")["checks"]
+    assert do("accept", "b", "x:@1", "--as", "t")["accepted"] == 1
+    assert set(do("review", "b")["files"][0]) == set(ReviewedFile._fields)
     assert do("denials", "b")["total"] == 1
     (explained,) = do("explain", "b", "/usr/no")["explanations"]
     assert set(explained) == {*Explanation._fields, "count"}

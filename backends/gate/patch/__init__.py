@@ -36,6 +36,7 @@ from backends.gate.patch.choosing import (
     History,
     counts,
     everything,
+    hunk_counts,
 )
 from backends.gate.patch.composing import compose
 from backends.gate.patch.marks import CONTENT, EXISTS, MODE, NAME, NOTHING, PARTS, Marks
@@ -44,6 +45,7 @@ from backends.gate.patch.reading import read
 from backends.gate.patch.selecting import Blocked, Chosen, Need, Selection, dependencies, select
 from backends.gate.patch.text import patch_text, wanted
 from backends.gate.patch.trees import compose_tree, selected_patch
+from backends.gate.patch.wording import marks_of
 
 __all__ = [
     "ACCEPTED",
@@ -77,7 +79,9 @@ __all__ = [
     "counts",
     "dependencies",
     "everything",
+    "hunk_counts",
     "interdiff",
+    "marks_of",
     "patch_text",
     "read",
     "select",

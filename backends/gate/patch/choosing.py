@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from backends.gate.patch.marks import NOTHING, Marks
+from backends.gate.patch.marks import NOTHING, Marks, bits
 from backends.gate.patch.model import File, Patch
 
 ACCEPTED = "accepted"
@@ -96,6 +96,25 @@ def counts(file: File, decision: FileDecision) -> Counts:
     """How much of one file is decided."""
     accepted, rejected = decision.accepted.total, decision.rejected.total
     return Counts(accepted, rejected, file.all.total - accepted - rejected)
+
+
+def hunk_counts(file: File, decision: FileDecision) -> list[Counts]:
+    """How much of each hunk of a file is decided, in one pass over the file."""
+    accepted, rejected = (_bits(file, marks) for marks in decision)
+    found = []
+    for hunk in file.hunks:
+        total = yes = no = 0
+        for block in hunk.blocks:
+            total += block.old_count + block.new_count
+            for side, first, count in ((0, block.old, block.old_count), (1, block.new, block.new_count)):
+                yes += accepted[side].count("1", first, first + count)
+                no += rejected[side].count("1", first, first + count)
+        found.append(Counts(yes, no, total - yes - no))
+    return found
+
+
+def _bits(file: File, marks: Marks) -> tuple[str, str]:
+    return bits(marks.old, file.all.old.bit_length()), bits(marks.new, file.all.new.bit_length())
 
 
 def everything(patch: Patch) -> tuple[Choice, ...]:

@@ -1,0 +1,161 @@
+"""Verbs of the reviewer: what was decided about a proposal, and deciding without a screen."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from app.cli.context import Context
+from app.cli.render import diff_size
+from backends.errors import Refused, UsageError
+from backends.evidence.visible import visible
+from backends.gate.patch import ACCEPTED, REJECTED, UNDECIDED, Choice, everything, marks_of
+from backends.snapshots import CheckRow, ReviewedFile, ReviewProgress
+
+if TYPE_CHECKING:
+    from backends.verbs.reviewing import Desk
+
+
+def review(context: Context, args: argparse.Namespace) -> int:
+    """``cloche review BOX``."""
+    context.warn_unconfined(args.box)
+    view = context.engine.review(args.box)
+    done = view.progress
+    assert done is not None
+    if context.json:
+        context.document(
+            box=view.row.key,
+            snapshot=view.snapshot,
+            branch=view.branch,
+            branch_tip=view.branch_tip,
+            policy_digest=view.policy_digest,
+            changes=view.diff.changes,
+            checks=view.checks,
+            files=done.files,
+            accepted=done.accepted,
+            rejected=done.rejected,
+            undecided=done.undecided,
+            digest=done.digest,
+            comments=done.comments,
+            stale=done.stale,
+            summary=done.summary,
+            since=done.since,
+            moved=done.moved,
+        )
+        return 0
+    context.say(f"proposed {view.snapshot.id}: {diff_size(view.snapshot.stat)}")
+    for check in view.checks:
+        if check.verdict != "pass":
+            context.say(_check(check))
+    statuses = {change.path: change.status for change in view.diff.changes}
+    since = dict(done.moved)
+    context.rows(
+        ("", "FILE", "ACCEPTED", "REJECTED", "OPEN", "REVIEWED", "SINCE"),
+        [
+            (
+                statuses[one.path],
+                one.path.decode("utf-8", "surrogateescape"),
+                str(one.accepted),
+                str(one.rejected),
+                str(one.undecided),
+                "yes" if one.reviewed else "-",
+                since.get(one.path, "-") if done.since else "-",
+            )
+            for one in done.files
+        ],
+        right=(2, 3, 4),
+    )
+    _blocked(context, done.files)
+    for comment in done.comments:
+        where = f"{visible(comment.path)}:{'-' if comment.side == 'old' else ''}{comment.line or ''}"
+        old = " (the file has changed since)" if comment.id in done.stale else ""
+        context.say(f"{where.rstrip(':')}: {visible(comment.text)}{old}")
+    if done.summary:
+        context.say(visible(done.summary))
+    return 0
+
+
+def _check(check: CheckRow) -> str:
+    where = visible(check.path) + ": " if check.path is not None else ""
+    return f"{check.verdict}: {where}{visible(check.reason)}"
+
+
+def _blocked(context: Context, files: tuple[ReviewedFile, ...]) -> None:
+    for one in files:
+        for why in one.blocked:
+            context.say(f"blocked: {visible(one.path)}: {visible(why)}")
+
+
+def accept(context: Context, args: argparse.Namespace) -> int:
+    """``cloche accept BOX PATH[:LINES]...``."""
+    if args.reject and args.undecide:
+        raise UsageError(
+            "cloche accept cannot be read",
+            "--reject and --undecide exclude each other",
+            "cloche accept BOX PATH --reject",
+            code="usage",
+        )
+    if bool(args.paths) == args.all:
+        raise UsageError(
+            "cloche accept cannot be read",
+            "name files, or give --all" if not args.paths else "--all names every file already",
+            "cloche accept BOX PATH, cloche accept BOX PATH:@1, or cloche accept BOX --all",
+            code="usage",
+        )
+    state = REJECTED if args.reject else UNDECIDED if args.undecide else ACCEPTED
+    as_name = args.__dict__["as"]
+    who = as_name if as_name is not None else _person()
+    with context.engine.decisions(args.box, who, scripted=as_name is not None) as desk:
+        if args.expect is not None and args.expect != desk.snapshot.id:
+            raise Refused(
+                "nothing was decided",
+                f"the snapshot is {desk.snapshot.id}, not {args.expect}",
+                f"look at it again: cloche review {args.box}",
+                code="other-snapshot",
+            )
+        choices = list(everything(desk.patch)) if args.all else [_choice(desk, text) for text in args.paths]
+        desk.set(choices, state)
+        done = desk.progress()
+    named = {path for path, _ in choices}
+    files = tuple(one for one in done.files if one.path in named)
+    if context.json:
+        context.document(
+            box=desk.paths.key,
+            snapshot=desk.snapshot.id,
+            state=state,
+            files=files,
+            accepted=done.accepted,
+            rejected=done.rejected,
+            undecided=done.undecided,
+            digest=done.digest,
+        )
+        return 0
+    _tell(context, files, done)
+    return 0
+
+
+def _choice(desk: Desk, text: str) -> Choice:
+    """What one argument names. A file whose very name has the colon comes first."""
+    raw = os.fsencode(text)
+    if raw in desk.files:
+        return raw, desk.files[raw].all
+    name, colon, lines = text.rpartition(":")
+    path = os.fsencode(name) if colon else raw
+    file = desk.file(path)
+    return path, marks_of(file, lines)
+
+
+def _tell(context: Context, files: tuple[ReviewedFile, ...], done: ReviewProgress) -> None:
+    for one in files:
+        context.say(
+            f"{visible(one.path)}: {one.accepted} accepted, {one.rejected} rejected, {one.undecided} open"
+        )
+    _blocked(context, files)
+    context.note(f"in all: {done.accepted} accepted, {done.rejected} rejected, {done.undecided} open")
+
+
+def _person() -> str:
+    from backends.verbs.passage import person
+
+    return person()

@@ -1,0 +1,86 @@
+"""The verbs about a reviewer's decisions."""
+
+from __future__ import annotations
+
+from app.cli.vocabulary import BOX, BOX_FIELD, Field, Param, Verb
+
+_COUNTS = (
+    Field("accepted", "number", "lines and parts that are accepted"),
+    Field("rejected", "number", "lines and parts that are rejected"),
+    Field("undecided", "number", "lines and parts about which nothing is decided; they count as not taken"),
+    Field("digest", "string", "SHA-256 that names what was decided"),
+)
+_FILE = (
+    "`path`, `accepted`, `rejected`, `undecided`, `reviewed`, `comments` (how many), `blocked` (why what is "
+    "accepted cannot be carried out), `parts` (pairs of exists, name, mode or content and its state), "
+    "`hunks` (`old`, `old_count`, `new`, `new_count` as in the patch, `accepted`, `rejected`, `undecided`)"
+)
+
+REVIEW_VERBS: tuple[Verb, ...] = (
+    Verb(
+        "review",
+        "decide",
+        "Show a proposal with its checks and what was decided about it so far.",
+        "review:review",
+        "cloche.review/1",
+        (
+            BOX_FIELD,
+            Field("snapshot", "snapshot", "what was frozen, see *Snapshot*"),
+            Field("branch", "string", "the branch that its base came from, empty when detached"),
+            Field("branch_tip", "string", "where that branch is now, empty when it is gone"),
+            Field("policy_digest", "string", "SHA-256 of policy.json"),
+            Field(
+                "changes",
+                "list",
+                "`path`, `old_path`, `status`, `old_mode`, `new_mode`, `old_oid`, `new_oid`, `added`, "
+                "`deleted`",
+            ),
+            Field("checks", "list", "`id`, `verdict` (pass, warn, refuse), `reason`, `path`"),
+            Field("files", "list", _FILE),
+            *_COUNTS,
+            Field(
+                "comments",
+                "list",
+                "`id`, `path`, `key`, `side` (old, new), `line` (0: the file), `quote`, `text`, `who`, "
+                "`time`",
+            ),
+            Field("stale", "list", "numbers of comments whose file has changed since"),
+            Field("summary", "string", "what the reviewer said of it all"),
+            Field("since", "string", "the snapshot that was reviewed before this one, or empty"),
+            Field(
+                "moved",
+                "list",
+                "what is proposed otherwise than there: pairs of path and added, dropped, changed or rebased",
+            ),
+        ),
+        (BOX,),
+    ),
+    Verb(
+        "accept",
+        "decide",
+        "Accept files, hunks or lines of a proposal; or reject them, or leave them open again.",
+        "review:accept",
+        "cloche.accept/1",
+        (
+            BOX_FIELD,
+            Field("snapshot", "string", "the snapshot that was decided about"),
+            Field("state", "string", "accepted, rejected or undecided"),
+            Field("files", "list", f"the files that were named: {_FILE}"),
+            *_COUNTS,
+        ),
+        (
+            BOX,
+            Param(("paths",), "file, or file:lines, see below", "positional", "PATH[:LINES]", many="*"),
+            Param(("--all",), "everything in the proposal", "flag"),
+            Param(("--reject",), "reject instead", "flag"),
+            Param(("--undecide",), "decide neither", "flag"),
+            Param(("--as",), "decide as a script of this name; journalled", metavar="NAME"),
+            Param(("--expect",), "refuse unless this is the proposed snapshot", metavar="ID"),
+        ),
+        "LINES: `@2` is the second hunk, `12-15` are added lines by their number in the proposal, `-7` is a "
+        "removed line by its number in the base, `mode`, `name`, `exists`, `content` are parts of the "
+        "change; several are joined by commas. The last decision about a line counts. Decisions are kept "
+        "with the box and carried over to a later proposal where a file's change is the same. Callers that "
+        "run inside a box are refused.",
+    ),
+)

@@ -18,7 +18,7 @@ from backends.egress.matcher import Matcher, Verdict
 from backends.egress.pins import Pin, Pins
 from backends.egress.rules import Rule
 from backends.errors import ClocheError, Refused
-from backends.keeper import egress_rows, packets
+from backends.keeper import egress_rows, libraries, packets
 from backends.keeper.egress_rows import Line
 from backends.keeper.log import Log
 from backends.keeper.lookup import Found, Lookups
@@ -50,6 +50,7 @@ class Egress:
     """Owns the sockets of ``network``. ``deny(refusal, pid, command, count)`` counts, ``record`` journals.
 
     Nothing is answered, relayed or counted before :meth:`begin`: until then init proves its claims.
+    ``Refused`` where a library is missing.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class Egress:
         *,
         box: str,
     ) -> None:
+        # Init is at work now and nobody waits for us; without it no name could be answered.
+        libraries.load("dnslib")
         self._loop = loop
         self._log = log
         self._policy = policy

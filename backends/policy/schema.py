@@ -77,9 +77,9 @@ KEYS: tuple[Key, ...] = (
         "observe",
         "choice",
         "writes",
-        "Which refused opens are counted as denials: `none`, `writes`, or `all`. Each open that is asked about "
-        "costs some tens of microseconds more (`docs/denials.md`). It changes what is seen, never what is "
-        "enforced.",
+        "Which refused opens are counted as denials: `none`, `writes`, or `all`. Each open that is asked "
+        "about costs some tens of microseconds more (`docs/denials.md`). It changes what is seen, never what "
+        "is enforced.",
         LESS,
         tuple(reversed(OBSERVE)),
     ),

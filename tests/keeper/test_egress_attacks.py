@@ -87,6 +87,64 @@ def test_every_spelling_of_what_is_not_listed_is_refused_and_counted_once(tmp_pa
     internet.inside(tmp_path, act)
 
 
+QUERY = """
+import socket, struct
+def query(name):
+    labels = b"".join(bytes([len(one)]) + one.encode() for one in name.split("."))
+    return struct.pack("!6H", 7, 0x100, 1, 0, 0, 0) + labels + b"\\0" + struct.pack("!2H", 1, 1)
+for family, address in ((2, "127.0.0.53"), (10, "::1")):
+    with socket.socket(family, socket.SOCK_DGRAM) as s:
+        s.settimeout(10)
+        s.sendto(query("udp.evil.example"), (address, 53))
+        print(s.recv(512)[3] & 15)
+    with socket.socket(family, socket.SOCK_STREAM) as s:
+        s.settimeout(10)
+        s.connect((address, 53))
+        data = query("tcp.evil.example")
+        s.sendall(struct.pack("!H", len(data)) + data)
+        print(s.recv(512)[5] & 15)
+"""
+
+
+def test_whoever_asks_any_loopback_address_for_names_is_counted_by_name(tmp_path: Path) -> None:
+    """S12: also programs that read no configuration and have a local resolver's address built in."""
+
+    def act() -> None:
+        with boxes.started(boxes.make(policy=internet.policy("allowed.test:80"))) as keeper:
+            got = python(keeper, QUERY)
+            assert (got.exit, got.out) == (0, b"3\n" * 4), got.err
+            assert counted(keeper) == {("dns", "udp.evil.example"): 2, ("dns", "tcp.evil.example"): 2}
+            assert all("python3" in row["command"] for row in keeper.call("tally")["rows"])
+
+    internet.inside(tmp_path, act)
+
+
+INSIDE = """
+import http.server, threading, urllib.request
+server = http.server.ThreadingHTTPServer(("0.0.0.0", 8000), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(urllib.request.urlopen("http://localhost:8000/hello").read().decode(), flush=True)
+input()
+"""
+
+
+def test_a_server_inside_is_reached_inside_and_nowhere_else(tmp_path: Path) -> None:
+    def act() -> None:
+        paths = boxes.make(policy=internet.policy("allowed.test:80", "126.0.0.0/7:8000"))
+        (paths.tree / "hello").write_text("hello from inside")
+        (paths.tree / "hello").chmod(0o644)
+        with boxes.started(paths) as keeper:
+            running = boxes.Running(keeper, ["/usr/bin/python3", "-I", "-c", INSIDE])
+            assert running.read(b"\n") == b"hello from inside\n"
+            for address in ("127.0.0.1", ALLOWED):
+                with pytest.raises(ConnectionRefusedError):
+                    socket.create_connection((address, 8000), 5)
+            assert running.finish(b"\n").exit == 0
+            assert counted(keeper) == {}
+
+    internet.inside(tmp_path, act)
+
+
 SOCKETS = """
 import ctypes, errno, os, socket
 libc = ctypes.CDLL(None, use_errno=True)

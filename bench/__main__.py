@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -27,7 +29,6 @@ from bench.results import Results, Sampler
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 PEERS = RESULTS / "peers"
-PARTS = ("command-line", "engine", "sizes", "memory", "scale", "fleet", "livediff", "relay")
 FIRST_CHANGE = 1 << 20  # beyond the numbers of all rounds
 PROCESSES = 40  # in each box, beside a workbench
 WORKTREES = 3  # of the large repository: each takes seconds
@@ -38,7 +39,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=15, help="samples of each measure (default: 15)")
     parser.add_argument("--scale", type=int, default=50, help="live boxes of the scale rows, 0 for none")
     parser.add_argument("--large", type=int, default=repository.LARGE, help="files of the large repository")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="parts to run")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=tuple(PARTS), help="parts to run")
     parser.add_argument("--no-install", action="store_true", help="fetch no peer from PyPI or npm")
     parser.add_argument(
         "--write-docs", type=Path, metavar="RESULT", help="fill docs/performance.md, run nothing"
@@ -81,61 +82,90 @@ def prepare(work: Path) -> repository.Subject:
 
 def run(stage: Stage, options: argparse.Namespace) -> None:
     """Every part that is wanted; rows that nothing measured are told why."""
+    say("first boxes")
     warm(stage)
-    if "command-line" in options.only:
-        known = takes_command(stage.env)
-        if not known:
-            for name in (rows.ONE, rows.ONE_ALONE, rows.ONE_AHEAD):
-                stage.sampler.miss(name, "this version's new takes no command")
-        in_rounds(options.rounds, command_line, *([one_command] if known else []), stage=stage)
-    if "engine" in options.only:
-        in_rounds(options.rounds, running_engine, evidence, stage=stage)
-    if "memory" in options.only:
-        many.one(stage, min(options.rounds, 3))
-    if "sizes" in options.only:
-        small = repository.generated(stage.work / "small", repository.GENERATED).path
-        large = repository.generated(stage.work / "large", options.large).path
-        first_of_size(stage, small, large, min(options.rounds, WORKTREES))
-        in_rounds(options.rounds, lambda stage, number: sizes(stage, small, large, number), stage=stage)
-    if "scale" in options.only and options.scale > 0:
-        many.many(stage, options.scale, options.rounds)
-    if "fleet" in options.only and options.scale > 0:
-        beside(stage.sampler, options.scale)
-    if "livediff" in options.only:
-        changes(stage.sampler, options.rounds)
-    if "relay" in options.only:
-        through_relay(stage.sampler, options.rounds)
+    for name, part in PARTS.items():
+        if name in options.only:
+            say(name)
+            part(stage, options)
     for row in rows.ROWS:
         if not stage.sampler.samples[row.name] and row.name not in stage.sampler.absent:
             stage.sampler.miss(row.name, table.LEFT_OUT)
 
 
-def through_relay(sampler: Sampler, rounds: int) -> None:
-    """Transfers and first bytes with the relay between and without."""
-    found = relay.sample(rounds)
-    for name, values in (*found.throughput.items(), *found.latency.items()):
-        sampler.add(name, *values)
-    pairs = zip(found.latency[relay.FIRST_RELAYED], found.latency[relay.FIRST_DIRECT], strict=True)
-    sampler.add(rows.ADDED, *(relayed - direct for relayed, direct in pairs))
+def say(part: str) -> None:
+    """On standard error, so that whoever waits some minutes knows for what."""
+    print(f"{time.strftime('%H:%M:%S')} {part}", file=sys.stderr, flush=True)
 
 
-def beside(sampler: Sampler, count: int) -> None:
-    """A workbench that shows ``count`` live boxes, each with processes that sleep."""
-    if lacking := many.lacking(count):
-        for name in many.BY_FLEET:
-            sampler.miss(name, lacking)
+def command_lines(stage: Stage, options: argparse.Namespace) -> None:
+    known = takes_command(stage.env)
+    if not known:
+        for name in (rows.ONE, rows.ONE_ALONE, rows.ONE_AHEAD):
+            stage.sampler.miss(name, "this version's new takes no command")
+    in_rounds(options.rounds, command_line, *([one_command] if known else []), stage=stage)
+
+
+def engine(stage: Stage, options: argparse.Namespace) -> None:
+    in_rounds(options.rounds, running_engine, evidence, stage=stage)
+
+
+def memory(stage: Stage, options: argparse.Namespace) -> None:
+    many.one(stage, min(options.rounds, 3))
+
+
+def two_sizes(stage: Stage, options: argparse.Namespace) -> None:
+    small = repository.generated(stage.work / "small", repository.GENERATED).path
+    large = repository.generated(stage.work / "large", options.large).path
+    first_of_size(stage, small, large, min(options.rounds, WORKTREES))
+    in_rounds(options.rounds, lambda stage, number: sizes(stage, small, large, number), stage=stage)
+
+
+def scale(stage: Stage, options: argparse.Namespace) -> None:
+    if options.scale > 0:
+        many.many(stage, options.scale, options.rounds)
+
+
+def beside(stage: Stage, options: argparse.Namespace) -> None:
+    """A workbench that shows many live boxes, each with processes that sleep."""
+    if options.scale <= 0:
         return
-    found = fleet.measure(count, PROCESSES)
-    sampler.add(rows.BESIDE, found.processor)
-    sampler.add(rows.KEY, *found.keys)
-    sampler.add(rows.LISTED, *found.listings)
+    if lacking := many.lacking(options.scale):
+        for name in many.BY_FLEET:
+            stage.sampler.miss(name, lacking)
+        return
+    found = fleet.measure(options.scale, PROCESSES)
+    stage.sampler.add(rows.BESIDE, found.processor)
+    stage.sampler.add(rows.KEY, *found.keys)
+    stage.sampler.add(rows.LISTED, *found.listings)
 
 
-def changes(sampler: Sampler, rounds: int) -> None:
+def changes(stage: Stage, options: argparse.Namespace) -> None:
     """Writes in a box until a workbench shows them."""
-    found = livediff.measure(rounds)
-    sampler.add(rows.DRAWN, *found.seconds)
-    sampler.add(rows.WATCHING, found.idle)
+    found = livediff.measure(options.rounds)
+    stage.sampler.add(rows.DRAWN, *found.seconds)
+    stage.sampler.add(rows.WATCHING, found.idle)
+
+
+def through_relay(stage: Stage, options: argparse.Namespace) -> None:
+    """Transfers and first bytes with the relay between and without."""
+    found = relay.sample(options.rounds)
+    for name, values in (*found.throughput.items(), *found.latency.items()):
+        stage.sampler.add(name, *values)
+    pairs = zip(found.latency[relay.FIRST_RELAYED], found.latency[relay.FIRST_DIRECT], strict=True)
+    stage.sampler.add(rows.ADDED, *(relayed - direct for relayed, direct in pairs))
+
+
+PARTS: dict[str, Callable[[Stage, argparse.Namespace], None]] = {
+    "command-line": command_lines,
+    "engine": engine,
+    "memory": memory,
+    "sizes": two_sizes,
+    "scale": scale,
+    "fleet": beside,
+    "livediff": changes,
+    "relay": through_relay,
+}
 
 
 def in_rounds(rounds: int, *acts: Callable[[Stage, int], None], stage: Stage) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 from bench.measure import cloche
 
@@ -19,18 +21,26 @@ SOURCE = ROOT / "bench" / "results" / "source"  # what was fetched once
 @contextmanager
 def place() -> Iterator[tuple[Path, dict[str, str]]]:
     """A folder, and the environment that keeps all of Cloche's in it, which this process has for the while.
-    Boxes that are left at the end are removed.
+    Boxes that are left at the end are removed, also when SIGTERM asks this process to end.
     """
     work = Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))
     env = environment(work)
     before = dict(os.environ)
     os.environ.update(env)
+    asked = signal.signal(signal.SIGTERM, _in_order)
     try:
         yield work, env
     finally:
+        signal.signal(signal.SIGTERM, asked)
         os.environ.clear()
         os.environ.update(before)
         end(work, env)
+
+
+def _in_order(number: int, frame: object) -> NoReturn:
+    """Whoever ends a run gets the folders and boxes cleared away first."""
+    del frame
+    raise SystemExit(128 + number)
 
 
 def environment(work: Path) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from backends.gate.patch import ACCEPTED, REJECTED, STATES, Decisions, File, Marks, Patch, read
+from backends.gate.patch import ACCEPTED, STATES, Decisions, File, Marks, Patch, read
 from backends.snapshots import Diff
 from backends.trees import diff as diffs
 from backends.trees.git import Git
@@ -171,12 +171,3 @@ def decide(done: list[tuple[bytes, Marks, str]]) -> Decisions:
     for path, marks, state in done:
         decisions = decisions.set([(path, marks)], state)
     return decisions
-
-
-def complement(patch: Patch, decisions: Decisions) -> Decisions:
-    """Accepted is what was not, and the other way round."""
-    made = Decisions()
-    for file in patch.files:
-        accepted = decisions.of(file.path).accepted.within(file.all)
-        made = made.set([(file.path, file.all)], ACCEPTED).set([(file.path, accepted)], REJECTED)
-    return made

@@ -1,15 +1,22 @@
-"""A live box for each test that asks for one."""
+"""A live box, or a zygote, for each test that asks for one."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from backends.boxes.layout import BoxPaths
+from backends.engine import Streams
+from backends.keeper import start
 from backends.keeper.client import KeeperClient
 from tests.conftest import Home
-from tests.keeper import boxes
+from tests.keeper import boxes, zygotes
 
 
 @pytest.fixture
@@ -23,3 +30,34 @@ def keeper(box: BoxPaths) -> Iterator[KeeperClient]:
     """A connection to the live keeper of ``box``."""
     with boxes.started(box) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def copied() -> Iterator[Path]:
+    """A copy of the program, which nobody changes while these tests run."""
+    root = Path(tempfile.mkdtemp(prefix="cl-copy-", dir="/tmp"))
+    zygotes.copy_to(root / "backends")
+    time.sleep(1.2)  # what changed just now would be half in memory
+    yield root
+    shutil.rmtree(root)
+
+
+@pytest.fixture
+def program(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keepers and zygotes are started from that copy."""
+    monkeypatch.setattr(start, "SCRIPT", copied / "backends" / "keeper" / "__main__.py")
+
+
+@pytest.fixture
+def zygote(box: BoxPaths, program: None) -> int:
+    """The pid of a zygote that has forked a keeper already."""
+    with boxes.started(box):
+        return zygotes.only()
+
+
+@pytest.fixture
+def streams() -> Iterator[Streams]:
+    """Streams of a command that says nothing."""
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    yield Streams(null, null, null)
+    os.close(null)

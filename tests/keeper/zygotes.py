@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import re
 import resource
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths, runtime_dir
 from backends.keeper import client
+from tests import support
 from tests.keeper import boxes
+from tests.keeper.boxes import sh
+from tests.support import wait_until
 
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 STATUS = (
     "Umask", "Uid", "Gid", "Groups", "Seccomp", "Seccomp_filters", "NoNewPrivs", "Cpus_allowed", "SigBlk",
     "SigIgn", "SigCgt", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb",
@@ -39,8 +46,15 @@ def living() -> list[int]:
 
 
 def only() -> int:
-    (pid,) = living()
-    return pid
+    """The zygote, once nothing that was on the way to it is left."""
+    seen: list[list[int]] = []
+
+    def one() -> bool:
+        seen.append(living())
+        return len(seen[-1]) == 1
+
+    wait_until(one, "one zygote lives")
+    return seen[-1][0]
 
 
 def parent(pid: int) -> int:
@@ -73,10 +87,20 @@ def init_of(paths: BoxPaths) -> int:
 
 def descriptors(pid: int, box: str) -> dict[int, str]:
     """What each descriptor is, without what differs from one process to the next."""
+    return {
+        number: re.sub(r"\[\d+\]", "", link.replace(f"/{box}/", "/BOX/"))
+        for number, link in links(pid).items()
+    }
+
+
+def links(pid: int) -> dict[int, str]:
+    """Where each descriptor of a process leads."""
     found = {}
     for name in os.listdir(f"/proc/{pid}/fd"):
-        link = os.readlink(f"/proc/{pid}/fd/{name}").replace(f"/{box}/", "/BOX/")
-        found[int(name)] = re.sub(r"\[\d+\]", "", link)
+        try:
+            found[int(name)] = os.readlink(f"/proc/{pid}/fd/{name}")
+        except FileNotFoundError:
+            continue  # closed meanwhile
     return found
 
 
@@ -162,3 +186,22 @@ def holds(pid: int, wanted: bytes) -> bool:
 
 def fresh(number: int) -> BoxPaths:
     return boxes.make(f"box{number}")
+
+
+def copy_to(folder: Path) -> None:
+    shutil.copytree(support.ROOT / "backends", folder, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def log() -> str:
+    return "".join(path.read_text() for path in runtime_dir().glob("zygote-*.log"))
+
+
+def forked(box: BoxPaths, pid: int) -> bool:
+    """Start the box; whether the zygote ``pid`` forked its keeper."""
+    with boxes.started(box) as keeper:
+        assert sh(keeper, "echo works").out == b"works\n"
+        return parent(keeper_of(box)) == pid
+
+
+def gone(pid: int) -> bool:
+    return support.start_time(pid) is None

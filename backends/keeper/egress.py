@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 LIVE_NAMES = 1024  # names below wildcards that are pinned at a time
 READING = 0.05  # part of the time that may go into reading the packet filter's counters
 TOLD_EVERY = 60.0  # seconds between two records of what went through
+OTHER_WAYS = 3  # addresses of a name that are tried when the one that a program chose does not answer
 _AT_A_TIME = 32  # names of a re-pin that wait for the host's resolver
 _WHY = {"none": "the host knows no such name", "again": "the host's resolver gave no answer"}
 
@@ -120,6 +121,7 @@ class Egress:
             self._decide,
             deny=self._deny,
             caller=self.asked.who,
+            ways=self._ways,
         )
         self._repin_later()
         self._record("pins", {"pins": self._pins.as_json(), "own": list(network.own)})
@@ -199,6 +201,15 @@ class Egress:
             # It was let in by the pins of its time; a request of it is judged by them too.
             names = (*names, *self._former.names(address))
         return self._matcher.destination(address, port, names, said)
+
+    def _ways(self, name: str, address: str, port: int) -> tuple[str, ...]:
+        """Other pinned addresses of a name that was said, those of the other version of IP first."""
+        found = [
+            one
+            for one in self._pins.addresses(name)
+            if one != address and self._matcher.destination(one, port, (name,), name).allowed
+        ]
+        return tuple(sorted(found, key=lambda one: (":" in one) == (":" in address)))[:OTHER_WAYS]
 
     # ------------------------------------------------------------ what is let through
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SNIFF_PATIENCE = 10.0  # seconds for a connection to say its name
 DIAL_PATIENCE = 10.0  # seconds for a destination to answer
+DIAL_EARLY = 2.0  # the same while its name has other addresses
 HALF_PATIENCE = 300.0  # seconds without a byte after one side ended its direction
 _RESET = struct.pack("ii", 1, 0)  # struct linger: close(2) sends a reset
 
@@ -54,6 +55,7 @@ class Connection:
         "_traffic",
         "_up",
         "_upstream",
+        "_ways",
         "address",
         "name",
         "over",
@@ -72,6 +74,7 @@ class Connection:
         self._dead: set[socket.socket] = set()  # at their end both ways: they are not watched any more
         self._traffic: Traffic | None = None
         self._counted = (0, 0)
+        self._ways: tuple[str, ...] = ()  # other addresses of the name, for when this one cannot be had
         self.address = address
         self.port = port
         self.name = ""  # what the client said, once that was allowed
@@ -141,19 +144,36 @@ class Connection:
 
     def _dial(self) -> None:
         self._relay.loop.want(self._client.fileno(), 0)
+        if self.name:
+            self._ways = self._relay.ways(self.name, self.address, self.port)
+        self._attempt()
+
+    def _attempt(self) -> None:
         try:
             self._upstream = self._relay.dial(self.address, self.port)
         except OSError as error:
-            self._relay.fail(self, error.strerror or str(error))
+            self._not_had(error.strerror or str(error))
             return
         self._upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._relay.loop.add(self._upstream.fileno(), WRITE, self._upstream_ready, self._failed)
-        self._relay.wait(self, DIAL_PATIENCE)
+        self._relay.wait(self, DIAL_EARLY if self._ways else DIAL_PATIENCE)
+
+    def _not_had(self, why: str) -> None:
+        """Go to the next address of the name: the client, whose connect(2) has succeeded, will not."""
+        if self._upstream is not None:
+            self._relay.loop.remove(self._upstream.fileno())
+            self._upstream.close()
+            self._upstream = None
+        self._relay.fail(self, why, last=not self._ways)
+        if self._ways:
+            self.address, *rest = self._ways
+            self._ways = tuple(rest)
+            self._attempt()
 
     def _dialled(self, upstream: socket.socket) -> None:
         code = upstream.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._relay.fail(self, os.strerror(code))
+            self._not_had(os.strerror(code))
             return
         try:
             upstream.getpeername()
@@ -285,7 +305,7 @@ class Connection:
             )
             self._relay.refuse(self, " (no name)", why, known=True)
         elif self._up is None:
-            self._relay.fail(self, f"no answer within {DIAL_PATIENCE:.0f} s")
+            self._not_had(f"no answer within {DIAL_EARLY if self._ways else DIAL_PATIENCE:.0f} s")
         else:
             self.end(broken=True)
 

@@ -4,7 +4,8 @@ The packet filter of the box's network namespace redirects what it lets through 
 relay asks the kernel where the box wanted to go (SO_ORIGINAL_DST), has that decided once more, and dials that
 very address: a name is never resolved here. A rule that is not ``raw:`` also asks for a name: the TLS server
 name or the HTTP ``Host`` must be one that led to the address (``relay_connection``), and nothing is sent to a
-destination before it was said.
+destination before it was said. When the address does not answer, another one that is pinned for that name is
+dialled.
 
 The box sees its connect(2) succeed in any case; a refusal or a failure to dial reaches it as a reset.
 
@@ -106,12 +107,18 @@ def nobody(_address: str, _port: int) -> tuple[int, str]:
     return 0, ""
 
 
+def no_other(_name: str, _address: str, _port: int) -> tuple[str, ...]:
+    """The other addresses of a name where nobody knows any."""
+    return ()
+
+
 class Relay:
     """Serves ``listeners``, TCP sockets that listen in the box, from the keeper's loop until ``close``.
 
     ``decide(address, port, said)``: ``Matcher.destination`` with the names that pinned the address, ``said``
     being None until the connection said one. ``deny`` counts refusals (``Denials.add``), with the pid and
-    command that ``caller(address, port)`` remembers. The listeners are closed with the relay.
+    command that ``caller(address, port)`` remembers. ``ways(name, address, port)``: where else the name that
+    a connection said leads, for when the address cannot be had. The listeners are closed with the relay.
     """
 
     def __init__(
@@ -123,6 +130,7 @@ class Relay:
         *,
         deny: Deny,
         caller: Callable[[str, int], tuple[int, str]] = nobody,
+        ways: Callable[[str, str, int], tuple[str, ...]] = no_other,
         dial: Callable[[str, int], socket.socket] = dial,
         original: Callable[[socket.socket], tuple[str, int]] = original,
         cap: int = MAX_CONNECTIONS,
@@ -134,6 +142,7 @@ class Relay:
         self.scratch = Scratch()
         self._deny = deny
         self._caller = caller
+        self.ways = ways
         self._original = original
         self._last_fd = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] - RESERVE, 0)
         self._cap = min(cap, self._last_fd // 2)
@@ -242,13 +251,14 @@ class Relay:
         self._deny(Refusal("net", place(address, port) + shown, rule, LANE, BY_RELAY), pid, command, 1)
         connection.end(broken=True)
 
-    def fail(self, connection: Connection, why: str) -> None:
-        """Reset ``connection``, whose destination could not be had."""
+    def fail(self, connection: Connection, why: str, *, last: bool = True) -> None:
+        """Count that a destination could not be had, and reset ``connection`` if it was the ``last`` one."""
         self._failed += 1
         self.traffic(connection.address, connection.port, connection.name).failed += 1
         where = place(connection.address, connection.port)
         self.log.note(f"relay: {where} could not be reached: {why}", f"relay dial {why}")
-        connection.end(broken=True)
+        if last:
+            connection.end(broken=True)
 
     def traffic(self, address: str, port: int, name: str) -> Traffic:
         """Where the bytes of a destination are counted."""

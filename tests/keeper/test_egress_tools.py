@@ -175,3 +175,39 @@ def test_a_name_below_a_wildcard_is_looked_up_by_the_host_and_reached(tmp_path: 
             assert row[7:] == [1, "pinned"]
 
     internet.inside(tmp_path, act)
+
+
+ELSEWHERE = """
+import http.client, sys
+c = http.client.HTTPConnection(sys.argv[1], 80, timeout=20)
+for host in ("allowed.test", "second.test"):
+    c.request("GET", "/index.html", headers={"Host": host})
+    print(c.getresponse().read().decode(), flush=True)
+"""
+
+
+def test_another_address_of_the_name_is_taken_when_the_first_does_not_answer(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("hello from outside")
+
+    def act() -> None:
+        third = "203.0.114.30"
+        hosts = {"allowed.test": (ALLOWED, OTHER, third), "second.test": (ALLOWED,)}
+        internet.show(tmp_path, hosts)
+        web = Web(third, 80, tmp_path)
+        paths = boxes.make(policy=internet.policy("allowed.test:80", "second.test:80"))
+        with boxes.started(paths) as keeper:
+            got = boxes.run(keeper, "/usr/bin/python3", "-I", "-S", "-c", ELSEWHERE, ALLOWED)
+            # What leads to the address that was meant need not lead to the one that was taken.
+            assert (got.exit, got.out) == (1, b"hello from outside\n"), got.err
+            assert web.asked == ["GET /index.html HTTP/1.1"]
+            assert boxes.run(keeper, "curl", "-sS", "http://second.test/").exit == 56
+            first, second = keeper.call("egress")["rows"]
+            assert (first[1], first[4], second[1], second[4]) == ("allowed.test", 1, "second.test", 0)
+            (denied,) = keeper.call("tally")["rows"]
+            assert denied["object"] == f"{third}:80 (Host second.test)"
+        told = {one["address"]: (one["connections"], one["failed"]) for one in boxes.records(paths, "traffic")
+                if one["name"] == "allowed.test"}  # fmt: skip
+        assert sorted(told) == sorted([ALLOWED, OTHER, third])
+        assert told[third] == (1, 0)
+
+    internet.inside(tmp_path, act)

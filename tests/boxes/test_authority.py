@@ -42,7 +42,7 @@ def proposed(repo: Path) -> Engine:
 
 
 @pytest.mark.parametrize("variable", [True, False])
-@pytest.mark.parametrize("act", ["apply", "export", "allow"])
+@pytest.mark.parametrize("act", ["apply", "export", "allow", "accept"])
 @pytest.mark.parametrize("how", ["", "setsid -w "])
 def test_a_caller_in_an_unconfined_box_is_refused(
     proposed: Engine, repo: Path, act: str, variable: bool, how: str
@@ -57,6 +57,7 @@ def test_a_caller_in_an_unconfined_box_is_refused(
         "apply": "apply good --as agent",
         "export": f"export good --out {repo.parent}/out",
         "allow": "allow good resources.procs=9 --yes --as agent",
+        "accept": "accept good x --as agent",
     }[act]
     entry = "import sys; from app.cli import main; sys.exit(main())"
     done = inside(
@@ -69,6 +70,7 @@ def test_a_caller_in_an_unconfined_box_is_refused(
     assert support.git(repo, "rev-parse", "main") == tip
     assert not (repo.parent / "out").exists()
     assert not (repo / "cloche.toml").exists()
+    assert not proposed.find("good").review.exists()
     proposed.stop("loose")
 
 

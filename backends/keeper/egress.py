@@ -394,9 +394,12 @@ class Egress:
         """Each destination of the list with what went through it."""
         return egress_rows.lines(self._matcher, self._pins, self._relay.rows() if self._relay else ())
 
-    def tell(self) -> None:
-        """Journal what went through since the last time, by destination."""
-        self._told_at = time.monotonic()
+    def tell(self, least: float = 0.0) -> None:
+        """Journal what went through since the last time, by destination, if that is ``least`` seconds ago."""
+        now = time.monotonic()
+        if now < self._told_at + least:
+            return
+        self._told_at = now
         for row in self._relay.rows() if self._relay is not None and not self._closed else ():
             key = (row.address, row.port, row.name)
             before = self._told.get(key)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 QUIET = 0.1  # seconds between two notices of the same kind to one subscriber
 DEFAULT_OUTPUT = 65536
+TRAFFIC_PAUSE = 10.0  # seconds between two records of what one box's connections carried, while it is busy
 
 Handler = Callable[[Client, Fields, list[int]], dict[str, Any] | None]
 
@@ -148,7 +149,8 @@ class Requests:
         """Everything counted so far is in the journal, for who reads it there."""
         self._keeper.count_up()
         if self._keeper.egress is not None:
-            self._keeper.egress.tell()
+            # A screen asks each second: while the box works, a record for each of them would be too many.
+            self._keeper.egress.tell(TRAFFIC_PAUSE if self._keeper.busy else 0.0)
         self._keeper.recorder.flush()
         return {}
 

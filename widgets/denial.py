@@ -19,6 +19,9 @@ Paragraph = Line | tuple[Line, int]
 LONGEST = 4000
 """Characters of one value that are shown; the journal holds all of it."""
 
+COMMAND = 100
+"""Characters of a command line beside the rule; the events have more of it."""
+
 
 class Event(NamedTuple):
     """One record of a denial: ``count`` refusals between two moments, the latest by this process."""
@@ -110,7 +113,8 @@ def denial_paragraphs(denial: DenialRow) -> list[Paragraph]:
         refused = line("once, ", units.when(denial.last))
     else:
         refused = line(f"{denial.count} times, {units.when(denial.first)} to {units.when(denial.last)}")
-    process = line(*runs(denial.command[:LONGEST] or "not known", "strong"))
+    command = denial.command if len(denial.command) <= COMMAND else denial.command[:COMMAND] + "…"
+    process = line(*runs(command or "not known", "strong"))
     if denial.pid:
         process = line(*process, (f"  pid {denial.pid}", "quiet"))
     values: tuple[tuple[str, Line], ...] = (

@@ -42,7 +42,6 @@ def _row(row: EgressRow) -> list[Paragraph]:
     if row.refused:
         figures = line(*figures, (f"  refused {units.count(row.refused)}", "denial strong"))
     found = [(head, INDENT), (line("    ", *figures), INDENT)]
-    if row.addresses:
-        pins = ("    to " if not row.name else "    pinned to ", "quiet")
-        found.append((line(pins, *runs(" ".join(row.addresses))), INDENT + 2))
+    if row.name and row.addresses:  # a rule of addresses says them itself
+        found.append((line(("    pinned to ", "quiet"), *runs(" ".join(row.addresses))), INDENT + 2))
     return found

@@ -105,6 +105,11 @@ def _nothing(tally: Tally) -> Line:
     return line(("denied 0", "quiet"))
 
 
+def object_cell(denial: DenialRow, width: int) -> Line:
+    """The object in ``width`` cells: of a path the end is kept, of anything else the beginning."""
+    return fitted(denial.object, width, keep="tail" if denial.object.startswith("/") else "head")
+
+
 WIDE, MIDDLE, SLIM = 100, 64, 48
 
 
@@ -153,7 +158,7 @@ class TallyView(RowView[TallyRow]):
             command = denial.command.partition(" ")[0].rpartition("/")[2] if width < WIDE else denial.command
             tail += [Run(" "), *fitted(command or "?", 15 if width >= WIDE else 8, "quiet"), Run(" ")]
         room = width - sum(cell_len(run.text) for run in tail) - 9
-        return line((fit(denial.kind, 9), "denial"), fitted(denial.object, room, keep="tail"), *tail)
+        return line((fit(denial.kind, 9), "denial"), object_cell(denial, room), *tail)
 
     def empty_line(self) -> Line:
         return line(("nothing was refused", "idle"))

@@ -62,8 +62,7 @@ class DenialScreen(RuleVerbs):
         self.query_one(EventsView).focus()
         self._show()
         self._read()
-        work = partial(rules.explain, self.workbench.engine, self.row.key, self.denial)
-        self.ask(work, self._explain, failed=self._unexplained)
+        self.rule_accepted()
 
     def on_screen_resume(self) -> None:
         self.workbench.want((self.row.key,), ())
@@ -119,6 +118,10 @@ class DenialScreen(RuleVerbs):
             done()
 
         self.ask(work, read, failed=failed)
+
+    def rule_accepted(self) -> None:
+        work = partial(rules.explain, self.workbench.engine, self.row.key, self.denial)
+        self.ask(work, self._explain, failed=self._unexplained)
 
     def _explain(self, explanation: Explanation) -> None:
         self._explained = explanation

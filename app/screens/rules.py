@@ -34,6 +34,9 @@ class RuleVerbs(WorkbenchScreen):
     def denied(self) -> tuple[BoxRow, DenialRow] | None:
         """The box and its refusal that the key is about."""
 
+    def rule_accepted(self) -> None:
+        """A change was accepted: what was explained before may be explained otherwise now."""
+
     def do_allow(self) -> None:
         about = self.denied()
         if about is None:
@@ -64,6 +67,7 @@ class RuleVerbs(WorkbenchScreen):
         def accepted(_: None) -> None:
             said = visible(f"{proposal.key} = {proposal.value}"[:300])
             self.notify(said, title=f"accepted, {counts}", markup=False)
+            self.rule_accepted()
 
         self.ask(
             partial(rules.accept, self.workbench.engine, row.key, proposal),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,12 +48,14 @@ async def at_row(stage: Play, what: str) -> BoxScreen:
     screen = stage.app.screen
     assert isinstance(screen, BoxScreen)
     view = screen.query_one(TallyView)
-    await stage.until(lambda: view.denial is not None)
-    for _ in range(len(view.rows)):
-        if view.denial is not None and view.denial.object == what:
-            return screen
-        await stage.press("down")
-    raise AssertionError(f"{what} is not there:\n{stage.text()}")
+
+    def there() -> list[tuple[str, str]]:
+        return [row.key for row in view.rows if row.denial is not None and row.denial.object == what]
+
+    await stage.until(there)
+    view.select(there()[0])
+    await stage.pilot.pause()
+    return screen
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -176,8 +179,10 @@ async def test_a_change_that_the_running_box_cannot_take_counts_from_its_next_st
         await stage.press("enter", "a")
         await stage.until(lambda: isinstance(stage.app.screen, ProposalScreen))
         await stage.shows("from its next start: fix-auth runs on under the rules it has")
+        engine.explanation = frozen.EXPLANATION._replace(proposal=None, why_not="it was accepted already")
         await stage.press("right", "enter")
         await stage.shows("accepted, counts from its next start")
+        await stage.shows("by no change: it was accepted already")
 
 
 async def test_what_no_change_allows_says_why_and_offers_nothing_to_accept() -> None:
@@ -353,8 +358,6 @@ async def test_egress_that_nobody_can_tell_is_a_sentence_and_other_tiers_have_no
         await stage.press("enter", "5")
         await stage.shows("the egress cannot be read: its keeper was lost", "Where each value comes from")
     assert rules.egress(engine, frozen.FLEET[1]) == ""
-    engine.egress = lambda ref: None  # type: ignore
-    assert rules.egress(engine, engine.rows[0]) == "not told: nothing runs in this box now"
 
 
 # ---------------------------------------------------------------- a real box
@@ -416,3 +419,55 @@ async def test_refusals_of_a_real_box_are_drilled_from_fleet_to_event(
         await stage.until(lambda: "new denials" not in stage.text())
     change = next(record for record in engine.journal(key) if record.kind == "policy")
     assert (change.data["who"], change.data["key"], change.data["scripted"]) == (ME, "fs.write", False)
+
+
+LISTED = """
+[profiles.default]
+tier = "supervised"
+net.mode = "allow"
+net.egress = ["203.0.113.0/28:8443"]
+"""
+ASKING = """
+import socket, time
+for _ in range(3):
+    try:
+        socket.create_connection(("203.0.113.9", 4433), 1)
+    except OSError:
+        pass
+try:
+    socket.getaddrinfo("telemetry.example", 443)
+except OSError:
+    pass
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.flow
+@pytest.mark.real
+async def test_a_live_supervised_box_takes_an_accepted_destination_at_once(repo: Path) -> None:
+    (repo / "cloche.toml").write_text(LISTED)
+    engine = Engine(repo)
+    key = engine.create(NewBox(name="asker")).key
+    argv = support.cloche_argv("run", "asker", "--", "python3", "-c", ASKING)
+    with subprocess.Popen(argv, cwd=repo, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            async with play(engine, (120, 60), cwd=repo) as stage:
+                await at_denials(stage, "203.0.113.9:4433")
+                await stage.shows("telemetry.example", "×3")
+                await stage.press("5")
+                await stage.shows("Where packets may go", "open 203.0.113.0/28:8443")
+                assert "open 203.0.113.9:4433" not in stage.text()
+                await stage.press("1", "a")
+                await stage.shows("now: asker runs on and takes it without a restart")
+                await stage.press("right", "enter")
+                await stage.shows("accepted, counts now")
+                await stage.press("5")
+                await stage.shows("open 203.0.113.9:4433")
+            assert '"203.0.113.9:4433"' in (repo / "cloche.toml").read_text()
+            assert engine.view(key).row.processes > 0  # it ran on
+        finally:
+            engine.stop(key)
+            process.wait(20)

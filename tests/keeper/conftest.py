@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -35,11 +34,10 @@ def keeper(box: BoxPaths) -> Iterator[KeeperClient]:
 @pytest.fixture(scope="module")
 def copied() -> Iterator[Path]:
     """A copy of the program, which nobody changes while these tests run."""
-    root = Path(tempfile.mkdtemp(prefix="cl-copy-", dir="/tmp"))
-    zygotes.copy_to(root / "backends")
-    time.sleep(1.2)  # what changed just now would be half in memory
-    yield root
-    shutil.rmtree(root)
+    with tempfile.TemporaryDirectory(prefix="cl-copy-", dir="/tmp") as root:
+        zygotes.copy_to(Path(root) / "backends")
+        time.sleep(1.2)  # what changed just now would be half in memory
+        yield Path(root)
 
 
 @pytest.fixture

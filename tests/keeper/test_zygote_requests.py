@@ -97,7 +97,7 @@ def test_what_is_no_request_neither_ends_nor_holds_it(box: BoxPaths, zygote: int
     held = len(os.listdir(f"/proc/{zygote}/fd"))
     assert ask(*MALFORMED[name], finish=False) == b""
     assert forked(box, zygote)
-    wait_until(lambda: len(os.listdir(f"/proc/{zygote}/fd")) == held, "no descriptor stays")
+    wait_until(lambda: len(os.listdir(f"/proc/{zygote}/fd")) <= held, "no descriptor stays")
 
 
 def test_a_root_with_a_nul_or_without_a_box_is_the_keeper_s_failure_alone(box: BoxPaths, zygote: int) -> None:
@@ -120,7 +120,7 @@ def test_two_hundred_requests_leave_no_descriptor_and_no_child(box: BoxPaths, zy
     for _ in range(20):
         assert ask(PROPER, 2, finish=False) == b'{"ok":true}\n'
     wait_until(lambda: zygotes.children(zygote) == [], "no keeper and no zombie is left")
-    assert len(os.listdir(f"/proc/{zygote}/fd")) == held
+    wait_until(lambda: len(os.listdir(f"/proc/{zygote}/fd")) <= held, "no descriptor stays")
     assert forked(box, zygote)
     wait_until(lambda: zygotes.children(zygote) == [], "an ended keeper is nobody's zombie")
 

@@ -313,6 +313,33 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "reviewed", "m", "reviewed", "Mark the file as reviewed and go to the next", ("gate",), reason=_file
     ),
+    Action("search", "slash", "search", "Search the whole diff for a text", ("gate",)),
+    Action("next-found", "n", "next match", "Next row that holds the text", ("gate",), footer=False),
+    Action("last-found", "N", "match before", "Row before that holds the text", ("gate",), footer=False),
+    Action(
+        "more-context",
+        "right_curly_bracket",
+        "more",
+        "More unchanged lines around changes, up to the whole file",
+        ("gate",),
+        footer=False,
+    ),
+    Action(
+        "less-context",
+        "left_curly_bracket",
+        "less",
+        "Fewer unchanged lines around changes",
+        ("gate",),
+        footer=False,
+    ),
+    Action(
+        "editor",
+        "e",
+        "editor",
+        "Open a read-only copy of the file in your editor (VISUAL, EDITOR)",
+        ("gate",),
+        reason=_file,
+    ),
     Action("sides", "d", "sides", "Switch between unified and side by side", ("gate", "box")),
     Action(
         "export", "E", "export", "Write patch, report and receipt into a folder", ("gate",), reason=_export
@@ -341,6 +368,35 @@ ACTIONS: tuple[Action, ...] = (
         "page", "pageup,pagedown", "page", "One page up or down", ("diff", "lists"), own=True, footer=False
     ),
     Action("edge", "home,end,g,G", "ends", "First or last row", ("diff", "lists"), own=True, footer=False),
+    Action("range", "v", "range", "Begin or end a range of lines", ("diff",), own=True, footer=False),
+    Action("unit", "a", "unit", "Mean the line, its hunk, or the file", ("diff",), own=True, footer=False),
+    Action(
+        "blanks",
+        "w",
+        "blanks",
+        "Blanks as they are, drawn, or changes of nothing else folded",
+        ("diff",),
+        own=True,
+        footer=False,
+    ),
+    Action(
+        "suspect",
+        "u",
+        "suspect",
+        "Next added line with a character that is not what it seems",
+        ("diff",),
+        own=True,
+        footer=False,
+    ),
+    Action(
+        "copy",
+        "y",
+        "copy",
+        "Copy the selected lines (OSC 52), escapes written out",
+        ("diff",),
+        own=True,
+        footer=False,
+    ),
     Action("sideways", "left,right", "sideways", "Move across long lines", ("diff",), own=True, footer=False),
     Action(
         "focus",
@@ -359,6 +415,8 @@ BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 _NAMES = {
     "question_mark": "?",
     "slash": "/",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
     "escape": "esc",
     "ctrl+right_square_bracket": "ctrl+]",
     "pageup": "pgup",

@@ -300,6 +300,15 @@ class Engine:
 
         return reviewing.desk(self.find(ref), who, scripted=scripted)
 
+    def blob(self, ref: str, oid: str) -> bytes:
+        """The content of one file of the proposal or of its base, by its object id; for looking at it.
+
+        ``Refused`` for a file of more than :data:`backends.verbs.blobs.MOST` bytes.
+        """
+        from backends.verbs import blobs
+
+        return blobs.blob(self.find(ref), oid)
+
     def export(self, ref: str, out: Path, force: bool = False) -> ExportOutcome:
         """Write ``patch.diff``, ``report.md`` and ``receipt.json`` of the proposal into ``out``.
 

@@ -1,11 +1,12 @@
-"""The files of a diff: status, what the gate says of each, how much changed, and which were reviewed."""
+"""The files of a diff as a tree: status, what the gate says of each, what changed, which were reviewed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from backends.snapshots import CheckRow, FileChange
-from widgets.ink import Line, Run, line
+from widgets.ink import Line, Run, line, width_of
 from widgets.lines import RowView
 from widgets.visible import fitted
 
@@ -14,17 +15,93 @@ KINDS = {
     "M": ("M", "quiet"),
     "D": ("D", "removed"),
     "R": ("R", "accent"),
+    "C": ("C", "accent"),
     "T": ("T", "look"),
 }
+DECIDED = {
+    "accepted": Run(" ✓", "live strong"),
+    "rejected": Run(" ✗", "removed strong"),
+    "mixed": Run(" ±", "quiet"),
+}
+DEEPEST = 24
+"""Folders within folders that get rows of their own."""
 
 
-class FileList(RowView[FileChange]):
-    """Rows by path; the cursor chooses what the diff shows."""
+class TreeRow(NamedTuple):
+    """A folder of several changed files, or a file with the folders that hold nothing else."""
+
+    depth: int
+    name: bytes  # what is shown, relative to the row that this one is under
+    path: bytes
+    file: int  # place in the list of changes; of a folder, of its first file
+    files: int  # of a folder; 0 for a file
+    added: int
+    deleted: int
+
+
+def tree_rows(changes: Sequence[FileChange], folded: frozenset[bytes] | set[bytes]) -> list[TreeRow]:
+    """The rows of a list of changes that is in path order; what is below a folded folder has none."""
+    rows: list[TreeRow] = []
+    todo = [(0, len(changes), 0, 0)]  # first, last, bytes of the path that are said above, depth
+    while todo:
+        first, last, said, depth = todo.pop()
+        if first >= last:
+            continue
+        path = changes[first].path
+        slash = path.find(b"/", said)
+        end = first + 1
+        if slash >= 0 and depth < DEEPEST:
+            folder = path[: slash + 1]
+            while end < last and changes[end].path.startswith(folder):
+                end += 1
+        todo.append((end, last, said, depth))
+        if end == first + 1:
+            change = changes[first]
+            figures = (change.added or 0, change.deleted or 0)
+            rows.append(TreeRow(depth, path[said:], path, first, 0, *figures))
+            continue
+        inside = changes[first:end]
+        folder = _common_folder(min(c.path for c in inside), max(c.path for c in inside))
+        rows.append(
+            TreeRow(
+                depth,
+                folder[said:],
+                folder,
+                first,
+                end - first,
+                sum(change.added or 0 for change in inside),
+                sum(change.deleted or 0 for change in inside),
+            )
+        )
+        if folder not in folded:
+            todo.append((first, end, len(folder), depth + 1))
+    return rows
+
+
+def _common_folder(one: bytes, other: bytes) -> bytes:
+    """The folder that both are in; what lies between them in order is in it too."""
+    size = 0
+    for place, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+        if mine != theirs:
+            break
+        if mine == 0x2F:
+            size = place + 1
+    return one[:size]
+
+
+class FileList(RowView[TreeRow]):
+    """Rows by path; the cursor chooses what the diff shows, Enter folds a folder."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self.changes: Sequence[FileChange] = ()
         self.reviewed: set[bytes] = set()
         self._worst: dict[bytes, str] = {}
+        self._folded: set[bytes] = set()
+        self._suspects: Mapping[int, tuple[int, str]] = {}
+        self._decided: Mapping[bytes, str] = {}
+
+    # ------------------------------------------------------------ values
 
     def set_files(self, changes: Sequence[FileChange], checks: Sequence[CheckRow]) -> None:
         self._worst = {}
@@ -32,38 +109,133 @@ class FileList(RowView[FileChange]):
             bad = check.path is not None and check.verdict in ("warn", "refuse")
             if bad and self._worst.get(check.path or b"") != "refuse":
                 self._worst[check.path or b""] = check.verdict
-        self.set_rows(changes)
+        self.changes = changes
+        self.set_rows(tree_rows(changes, self._folded))
+
+    def set_suspects(self, files: Mapping[int, tuple[int, str]]) -> None:
+        """Files (by place) with added lines that hold characters that are not what they seem."""
+        self._suspects = files
+        self.refresh()
+
+    def set_decided(self, states: Mapping[bytes, str]) -> None:
+        """What was decided of each file: accepted, rejected or mixed; undecided when it is not named."""
+        self._decided = states
+        self.refresh()
+
+    # ------------------------------------------------------------ the cursor
+
+    @property
+    def change(self) -> FileChange | None:
+        """The file of the cursor, ``None`` on a folder."""
+        row = self.selected
+        return self.changes[row.file] if row is not None and not row.files else None
+
+    @property
+    def file(self) -> int | None:
+        """The place of that file among the changes."""
+        row = self.selected
+        return row.file if row is not None and not row.files else None
+
+    def step_file(self, steps: int) -> None:
+        """The next file (or the one before) that is shown; folders are passed over."""
+        place = self.index + steps
+        while 0 <= place < len(self.rows):
+            if not self.rows[place].files:
+                self._stand_on(place)
+                return
+            place += steps
+
+    def select_file(self, file: int) -> None:
+        """The cursor on a file by its place; the folders above it are unfolded."""
+        if not 0 <= file < len(self.changes):
+            return
+        path = self.changes[file].path
+        folded = {folder for folder in self._folded if not path.startswith(folder)}
+        if folded != self._folded:
+            self._folded = folded
+            self.set_rows(tree_rows(self.changes, folded))
+        self.select((path, False))
+
+    def fold(self) -> bool:
+        """Folds or unfolds the folder of the cursor; false on a file."""
+        row = self.selected
+        if row is None or not row.files:
+            return False
+        self._folded ^= {row.path}
+        self.set_rows(tree_rows(self.changes, self._folded))
+        return True
+
+    def action_choose(self) -> None:
+        if not self.fold():
+            super().action_choose()
 
     def mark_reviewed(self) -> None:
-        """Marks the selected file and goes to the next one that is not."""
-        if self.selected is None:
+        """Marks the file (or all of the folder) and goes to the next one that is not marked."""
+        row = self.selected
+        if row is None:
             return
-        self.reviewed ^= {self.selected.path}
-        self.refresh()
-        if self.selected.path in self.reviewed:
-            rest = [*range(self.index + 1, len(self.rows)), *range(self.index)]
-            place = next((n for n in rest if self.rows[n].path not in self.reviewed), None)
-            if place is not None:
-                self.select(self.rows[place].path)
-
-    def key_of(self, row: FileChange) -> bytes:
-        return row.path
-
-    def row_line(self, index: int, row: FileChange, width: int) -> Line:
-        seen = Run("✓ ", "live") if row.path in self.reviewed else Run("  ")
-        verdict = self._worst.get(row.path, "")
-        sign = {"warn": Run("!", "look strong"), "refuse": Run("✗", "denial strong")}.get(verdict, Run(" "))
-        letter, ink = KINDS.get(row.status[:1], ("?", "look"))
-        if row.added is None or row.deleted is None:
-            figures = line((" binary", "idle"))
+        paths = {change.path for change in self.changes[row.file : row.file + max(1, row.files)]}
+        if paths <= self.reviewed:
+            self.reviewed -= paths
         else:
-            figures = line((f" +{row.added}", "added"), (f" -{row.deleted}", "removed"))
-        if row.old_mode != row.new_mode and row.old_mode and row.new_mode:
-            figures = line((f" {row.old_mode & 0o777:o}→{row.new_mode & 0o777:o}", "look"), *figures)
-        room = width - 6 - sum(len(run.text) for run in figures)
-        here = index == self.index
-        name = fitted(row.path, max(4, room), "strong" if here else "", keep="tail")
-        return (seen, sign, Run(" "), Run(letter + " ", ink), *name, *figures)
+            self.reviewed |= paths
+            rest = [*range(self.index + 1, len(self.rows)), *range(self.index)]
+            place = next((n for n in rest if not self.rows[n].files and not self._seen(self.rows[n])), None)
+            if place is not None:
+                self._stand_on(place)
+        self.refresh()
+
+    def _seen(self, row: TreeRow) -> bool:
+        inside = self.changes[row.file : row.file + max(1, row.files)]
+        return all(change.path in self.reviewed for change in inside)
+
+    # ------------------------------------------------------------ drawing
+
+    def key_of(self, row: TreeRow) -> tuple[bytes, bool]:
+        return row.path, bool(row.files)
+
+    def row_line(self, index: int, row: TreeRow, width: int) -> Line:
+        seen = Run("✓ ", "live") if self._seen(row) else Run("  ")
+        sign = self._sign(row)
+        indent = Run(" " * (1 + min(2 * row.depth, width // 4)), "faint")
+        here = "strong" if index == self.index else ""
+        if row.files:
+            letter = Run("▸ " if row.path in self._folded else "▾ ", "accent")
+            figures = line(
+                (f" {row.files}", "quiet"), (f" +{row.added}", "added"), (f" -{row.deleted}", "removed")
+            )
+        else:
+            change = self.changes[row.file]
+            letter = Run(*KINDS.get(change.status[:1], ("?", "look")))._replace()
+            letter = Run(letter.text + " ", letter.ink)
+            figures = _figures(change)
+        decided = DECIDED.get(self._decided.get(row.path, ""), Run("")) if not row.files else Run("")
+        figures = line(*figures, decided)
+        room = width - 6 - (len(indent.text) - 1) - width_of(figures)
+        name = fitted(row.name, max(4, room), here, keep="tail")
+        return (seen, sign, indent, letter, *name, *figures)
+
+    def _sign(self, row: TreeRow) -> Run:
+        places = range(row.file, row.file + max(1, row.files))
+        if row.files and row.path not in self._folded:
+            return Run(" ")  # its files are in sight
+        verdicts = {self._worst.get(self.changes[place].path, "") for place in places}
+        if "refuse" in verdicts:
+            return Run("✗", "denial strong")
+        if "warn" in verdicts or any(place in self._suspects for place in places):
+            return Run("!", "look strong")
+        return Run(" ")
 
     def empty_line(self) -> Line:
         return line(("no file differs from the base", "idle"))
+
+
+def _figures(change: FileChange) -> Line:
+    if change.added is None or change.deleted is None:
+        figures = line((" binary", "idle"))
+    else:
+        figures = line((f" +{change.added}", "added"), (f" -{change.deleted}", "removed"))
+    if change.old_mode != change.new_mode and change.old_mode and change.new_mode:
+        modes = f" {change.old_mode & 0o777:o}→{change.new_mode & 0o777:o}"
+        figures = line((modes, "look"), *figures)
+    return figures

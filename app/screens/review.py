@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 
 from app.actions import Situation, bindings
 from app.screens.outcome import ApplyScreen, ExportScreen, ExportWish
-from app.screens.verbs import BoxVerbs
+from app.screens.reading import Reading
 from backends.errors import Busy
 from backends.snapshots import ApplyOutcome, BoxRow, ExportOutcome, ReviewView
 from widgets.checks import Evidence, verdict_line
@@ -21,12 +21,13 @@ from widgets.header import Header
 from widgets.ink import line
 from widgets.lines import RowView
 from widgets.patch import EMPTY, PatchIndex, index_patch
+from widgets.suspects import Survey, survey
 from widgets.visible import runs, visible
 
 NARROW, WIDE = 100, 160
 
 
-class ReviewScreen(BoxVerbs):
+class ReviewScreen(Reading):
     """Reads the proposal once: it is a snapshot, so nothing here moves while it is read."""
 
     CONTEXTS = ("gate",)
@@ -35,8 +36,8 @@ class ReviewScreen(BoxVerbs):
     def __init__(self, row: BoxRow) -> None:
         super().__init__()
         self.row = row
+        self.row_key = row.key
         self.review: ReviewView | None = None
-        self._index: PatchIndex = EMPTY
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -51,6 +52,7 @@ class ReviewScreen(BoxVerbs):
             diff = DiffView(id="review-main", classes="frame")
             diff.border_title = "Diff"
             yield diff
+        yield self.make_search()
         yield self.compose_frame()[1]
 
     def on_mount(self) -> None:
@@ -62,11 +64,11 @@ class ReviewScreen(BoxVerbs):
         self.workbench.want((), ())
         engine, key = self.workbench.engine, self.row.key
 
-        def read() -> tuple[ReviewView, PatchIndex]:
+        def read() -> tuple[ReviewView, PatchIndex, Survey]:
             review = engine.review(key)
-            return review, index_patch(
-                review.diff.patch, tuple(change.path for change in review.diff.changes)
-            )
+            paths = tuple(change.path for change in review.diff.changes)
+            index = index_patch(review.diff.patch, paths)
+            return review, index, survey(index)
 
         self.ask(read, self._show_review, failed=self._failed)
 
@@ -86,21 +88,18 @@ class ReviewScreen(BoxVerbs):
 
     # ------------------------------------------------------------ what is shown
 
-    def _show_review(self, value: tuple[ReviewView, PatchIndex]) -> None:
-        self.review, self._index = value
+    def _show_review(self, value: tuple[ReviewView, PatchIndex, Survey]) -> None:
+        self.review, self.index, self.survey = value
         review = self.review
         self.row = review.row
-        self.query_one(FileList).set_files(review.diff.changes, review.checks)
+        self.files.set_files(review.diff.changes, review.checks)
+        self.files.set_suspects(self.survey.files)
+        self.files.select_file(0)
         self.query_one(Evidence).set_review(review)
-        self.query_one(DiffView).set_index(self._index, file=self._file(), note="no changes against the base")
-        self._entitle()
+        self.show_selected("no changes against the base")
+        self.reframe()
         self._show_header()
         self.show_footer()
-
-    def _file(self) -> int | None:
-        """The selected file's place in the patch."""
-        files = self.query_one(FileList)
-        return files.index if files.selected is not None and files.index < len(self._index.files) else None
 
     def _show_header(self) -> None:
         review = self.review
@@ -119,34 +118,31 @@ class ReviewScreen(BoxVerbs):
         )
         self.query_one(Header).show(parts, verdict_line(review.checks))
 
-    def _entitle(self) -> None:
-        files = self.query_one(FileList)
-        total = len(files.rows)
+    def reframe(self) -> None:
+        files, diff = self.files, self.diff
+        reviewed = len(files.reviewed)
         files.border_title = files.rich_line(
-            line(f"Files {total}", (f" · {len(files.reviewed)} reviewed", "quiet") if files.reviewed else "")
+            line(f"Files {len(files.changes)}", (f" · {reviewed} reviewed", "quiet") if reviewed else "")
         )
-        diff = self.query_one(DiffView)
-        chosen = files.selected
-        name = runs(chosen.path, "title") if chosen is not None else line("Diff")
-        hunks = [hunk for hunk in self._index.hunks if hunk.file == files.index]
+        change = self.change
+        name = runs(change.path, "title") if change is not None else line("Diff")
         diff.border_title = diff.rich_line(name)
-        here = diff.hunk
-        number = next((n for n, hunk in enumerate(hunks, 1) if self._index.hunks.index(hunk) == here), 0)
-        sides = "side by side" if diff.sides else "unified"
-        where = f"hunk {number}/{len(hunks)}" if hunks else "no hunk"
-        diff.border_subtitle = diff.rich_line(line((f"{where} · {sides}", "quiet")))
+        diff.border_subtitle = diff.rich_line(self.reading_line())
 
     def on_row_view_moved(self, event: RowView.Moved) -> None:
         if isinstance(event.view, FileList):
-            self.query_one(DiffView).show_file(self._file())
-            self._entitle()
+            self.show_selected()
+            self.reframe()
             self.show_footer()
 
     def on_row_view_chosen(self, event: RowView.Chosen) -> None:
         self.query_one(DiffView).focus()
 
     def on_diff_view_hunk_seen(self, event: DiffView.HunkSeen) -> None:
-        self._entitle()
+        self.reframe()
+
+    def on_diff_view_selected(self, event: DiffView.Selected) -> None:
+        self.reframe()
 
     # ------------------------------------------------------------ the person
 
@@ -162,10 +158,10 @@ class ReviewScreen(BoxVerbs):
         )
 
     def do_next_file(self) -> None:
-        self.query_one(FileList).action_move(1)
+        self.files.step_file(1)
 
     def do_last_file(self) -> None:
-        self.query_one(FileList).action_move(-1)
+        self.files.step_file(-1)
 
     def do_next_hunk(self) -> None:
         self.query_one(DiffView).step_hunk(1)
@@ -175,12 +171,16 @@ class ReviewScreen(BoxVerbs):
 
     def do_reviewed(self) -> None:
         self.query_one(FileList).mark_reviewed()
-        self._entitle()
+        self.reframe()
 
     def do_sides(self) -> None:
         view = self.query_one(DiffView)
         view.set_split(not view.sides)
-        self._entitle()
+        self.reframe()
+
+    def do_back(self) -> None:
+        if not self.close_search() and not self.diff.end_range():
+            super().do_back()
 
     def reopened(self, row: BoxRow) -> None:
         super().reopened(row)

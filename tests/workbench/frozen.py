@@ -414,6 +414,7 @@ class FrozenEngine:
         self.wait: Callable[[str, str], None] = lambda verb, ref: None
         self.repository_key: str | None = KEY
         self.explanation: Explanation = EXPLANATION
+        self.blobs: dict[str, bytes] = {}
         self.records: tuple[JournalRecord, ...] = RECORDS
 
     def _note(self, verb: str, ref: str, *rest: Any) -> None:
@@ -485,6 +486,10 @@ class FrozenEngine:
         return ReviewView(
             row, SNAPSHOT, "41aa" * 16, self.diff, self.checks, DENIED, ran, "refs/heads/main", SNAPSHOT.base
         )
+
+    def blob(self, ref: str, oid: str) -> bytes:
+        self.wait("blob", ref)
+        return self.blobs[oid]
 
     def export(self, ref: str, out: Path, force: bool = False) -> ExportOutcome:
         self._note("export", ref, out, force)

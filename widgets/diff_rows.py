@@ -1,0 +1,247 @@
+"""Rows of a patch as they are drawn: in one column or two, with bars, marks, and text that moves sideways.
+
+Drawing a row costs a decode and a lex of its hunk's stretch; both are kept for what was seen lately only, so
+a diff of a hundred thousand lines opens at once and scrolls in constant memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import ClassVar
+
+from rich.style import Style
+from textual.geometry import Size
+from textual.strip import Strip
+
+from widgets import selection as units
+from widgets.diff_paint import WHOLE, Painter
+from widgets.finder import NOT_FOUND, Found
+from widgets.ink import Line, line
+from widgets.lines import LineView
+from widgets.patch import EMPTY, LONGEST, PatchIndex
+from widgets.selection import NO_MARKS, LineMarks, Selection
+from widgets.shown import NOTHING_SHOWN, Shown, blank_changes, one_column, two_columns
+from widgets.visible import TAB
+
+SIDE_BY_SIDE = 120
+"""Columns from which two sides stand beside each other."""
+GUTTER = 2
+"""Cells before the numbers: the bar of the selection, and the mark of the decision."""
+
+AS_IT_IS, DRAWN, FOLDED = "blanks as they are", "blanks drawn", "changes of blanks folded"
+BLANKS = (AS_IT_IS, DRAWN, FOLDED)
+
+SIGNS: dict[str, tuple[str, str]] = {
+    "accepted": ("✓", "live strong"),
+    "rejected": ("✗", "removed strong"),
+    "mixed": ("±", "quiet"),
+}
+_KEPT = 1024
+_PLAIN = bytes(range(0x20, 0x7F)) + b"\n"
+_ESCAPED = 6
+"""Cells that one byte takes at most: a character of two bytes is written as an escape of six."""
+
+
+def cells_of(patch: bytes) -> int:
+    """Cells that a byte of the patch takes at most."""
+    odd = patch.translate(None, _PLAIN)
+    return 1 if not odd else TAB if not odd.strip(b"\t") else _ESCAPED
+
+
+class DiffRows(LineView):
+    """What of a patch stands where, and what it looks like."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"diff--added", "diff--removed", "diff--hunk", "diff--file"}
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.index: PatchIndex = EMPTY
+        self.split: bool | None = None  # None: by the width
+        self.note = "no changes"
+        self.place = 0
+        self.unit = units.LINE
+        self.blanks = AS_IT_IS
+        self.found: Found = NOT_FOUND
+        self._anchor: int | None = None
+        self._first = 0
+        self._last = 0
+        self.described: Sequence[Line] = ()
+        self._marks: Mapping[bytes, LineMarks] = {}
+        self._shown: Shown | None = None
+        self._selection: Selection | None = None
+        self._cells = 1
+        self._forget()
+
+    def set_description(self, lines: Sequence[Line]) -> None:
+        """Says below the rows what the file is, when its content is no lines; goes with the file."""
+        self.described = lines
+        self.resized_rows()
+        self.refresh()
+
+    def set_marks(self, marks: Mapping[bytes, LineMarks]) -> None:
+        """Paints decisions and comments, by path; what is not named is undecided."""
+        self._marks = marks
+        self.refresh()
+
+    def _reshape(self) -> None:
+        """What is shown, or how, is another: rows are placed and drawn anew."""
+        self._shown = None
+        self._selection = None
+        self._forget()
+        self.resized_rows()
+        self.refresh()
+
+    def _forget(self) -> None:
+        folded = b""
+        if self.blanks == FOLDED:
+            folded = blank_changes(self.index, self._first, self._last)
+        self.painter = Painter(
+            self.index,
+            blanks=self.blanks == DRAWN,
+            folded=(self._first, folded),
+            needle=self.found.needle,
+        )
+        self._strips: Callable[[int, int, int], tuple[Strip, Strip, Style]]
+        self._strips = lru_cache(maxsize=_KEPT)(self._make_strips)
+        self._hunk_masks = lru_cache(maxsize=256)(self._masks_of_hunk)
+
+    @property
+    def sides(self) -> bool:
+        """Two sides are shown."""
+        return self.size.width >= SIDE_BY_SIDE if self.split is None else self.split
+
+    @property
+    def shown(self) -> Shown:
+        """Which rows stand where."""
+        if self._first >= self._last:
+            return NOTHING_SHOWN
+        if self._shown is None or self._shown.sides != self.sides:
+            if self.sides:
+                self._shown = two_columns(self.index, self._first, self._last)
+            else:
+                self._shown = one_column(self.index, self._first, self._last, self.painter.folded[1])
+        return self._shown
+
+    # ------------------------------------------------------------ drawing
+
+    def line_count(self) -> int:
+        return max(1, len(self.shown) + len(self.described))
+
+    def resized_rows(self) -> None:
+        longest = min(LONGEST, max(self.index.sizes[self._first : self._last], default=0)) * self._cells
+        room = self._side_width(1) - GUTTER - self.painter.head_width(1 if self.sides else 0)
+        self.virtual_size = Size(self.room + max(0, longest + 1 - room), self.line_count())
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._forget()
+
+    def _side_width(self, side: int) -> int:
+        if not self.sides:
+            return self.room
+        half = (self.room - 1) // 2
+        return half if side == 1 else self.room - 1 - half
+
+    def render_line(self, y: int) -> Strip:
+        width = self.room
+        place = y + self.scroll_offset.y
+        shown = self.shown
+        if place >= len(shown):
+            return self._below(place - len(shown), width)
+        cursor = place == self.place
+        left, right = shown.left[place], shown.right[place]
+        if not shown.sides:
+            return self._side(left, 0, -1, width, cursor)
+        if left == right and self.index.kinds[left] in WHOLE:
+            return self._side(left, 0, -1, width, cursor)
+        rule = Strip(self.segments(line(("│", "faint")))).apply_style(self.rich_style)
+        one = self._side(left, 1, right if right != left else -1, self._side_width(1), cursor)
+        two = self._side(right, 2, left if right != left else -1, self._side_width(2), cursor)
+        return Strip.join([one, rule, two])
+
+    def _below(self, number: int, width: int) -> Strip:
+        if number < len(self.described):
+            return self.strip_of(line("  ", *self.described[number]), width)
+        if number or len(self.shown) or self.described:
+            return Strip.blank(width, self.rich_style)
+        said = self.note if not len(self.index) else "nothing to read in this file"
+        return self.strip_of(line((said, "idle")), width)
+
+    def _side(self, row: int, side: int, other: int, width: int, cursor: bool) -> Strip:
+        """One row, or its half: the gutter and the numbers stand still, the text moves sideways."""
+        over = self.get_component_rich_style("line--cursor", partial=True) if cursor else Style.null()
+        if row < 0:
+            return Strip.blank(width, self.rich_style + over)
+        head, body, style = self._strips(row, side, other)
+        gutter = Strip(self.segments(self._gutter(row, cursor)))
+        if cursor:
+            style += over
+            head, body = (Strip(self.segments(parts)) for parts in self.painter.paint(row, side, other)[:2])
+            head, body = head.apply_style(style), body.apply_style(style)
+        room = max(0, width - GUTTER - head.cell_length)
+        start = self.scroll_offset.x if head.cell_length else 0
+        drawn = Strip.join([gutter.apply_style(style), head, body.crop_extend(start, start + room, style)])
+        return drawn.crop_extend(0, width, style)
+
+    def _make_strips(self, row: int, side: int, other: int) -> tuple[Strip, Strip, Style]:
+        painted = self.painter.paint(row, side, other)
+        style = self.rich_style
+        if painted.under:
+            style += self.get_component_rich_style(f"diff--{painted.under}", partial=True)
+        head, body = Strip(self.segments(painted.head)), Strip(self.segments(painted.body))
+        return head.apply_style(style), body.apply_style(style), style
+
+    def _gutter(self, row: int, cursor: bool) -> Line:
+        selection = self.selection
+        several = selection.unit != units.LINE or self._anchor is not None
+        bar = ("▌", "accent") if cursor or (several and row in selection.rows) else (" ", "")
+        return line(bar, self._sign(row))
+
+    def _sign(self, row: int) -> tuple[str, str]:
+        file = self.index.file_at(row)
+        marks = self._marks.get(self.index.files[file].path, NO_MARKS) if file is not None else NO_MARKS
+        if marks is NO_MARKS:
+            return (" ", "")
+        hunk = self.index.hunk_at(row)
+        if hunk is None:
+            return SIGNS.get(marks.whole, (" ", ""))
+        header = self.index.hunks[hunk].first == row
+        old, new = self._hunk_masks(hunk) if header else units.masks(self.index, (row,))
+        if not header and marks.noted(old, new):
+            return ("“", "look strong")
+        return SIGNS.get(marks.of(old, new), (" ", ""))
+
+    def _masks_of_hunk(self, hunk: int) -> tuple[int, int]:
+        where = self.index.hunks[hunk]
+        return units.masks(self.index, range(where.first, where.last))
+
+    # ------------------------------------------------------------ the cursor
+
+    @property
+    def row(self) -> int:
+        """The row of the cursor, the new side's where there are two; -1 when nothing is shown."""
+        shown = self.shown
+        return shown.rows_at(min(self.place, len(shown) - 1))[-1] if len(shown) else -1
+
+    @property
+    def line_numbers(self) -> tuple[int, int]:
+        """The numbers of the cursor's line on both sides, or of the nearest above; 0 where there is none."""
+        old = new = 0
+        row = self.row
+        while row >= self._first and not (old and new):
+            old, new = old or self.index.old[row], new or self.index.new[row]
+            row -= 1
+        return old, new
+
+    @property
+    def selection(self) -> Selection:
+        """What a decision would be about now."""
+        if self._selection is None:
+            self._selection = units.select(self.index, self.shown, self.unit, self.place, self._anchor)
+        return self._selection
+
+    @property
+    def hunk(self) -> int | None:
+        """The hunk of the cursor, counted over the whole patch."""
+        return self.index.hunk_at(self.row) if self.row >= 0 else None

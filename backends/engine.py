@@ -290,15 +290,18 @@ class Engine:
         paths = self.find(ref)
         return reviewing.review(paths, self._list().row(paths))
 
-    def decisions(self, ref: str, who: str, *, scripted: bool = False) -> Desk:
+    def decisions(
+        self, ref: str, who: str, *, scripted: bool = False, view: ReviewView | None = None
+    ) -> Desk:
         """The proposal's patch and the reviewer's decisions on it, to go on with: kept at every act.
 
+        ``view`` is what ``review`` gave: its diff is taken if the proposal is still the same, not made again.
         ``Refused`` for a caller inside a box and for a box that is not proposed. Close it in the end, so that
         the journal tells of the sitting (kind "decision": who, and how much).
         """
         from backends.verbs import reviewing
 
-        return reviewing.desk(self.find(ref), who, scripted=scripted)
+        return reviewing.desk(self.find(ref), who, scripted=scripted, view=view)
 
     def blob(self, ref: str, oid: str) -> bytes:
         """The content of one file of the proposal or of its base, by its object id; for looking at it.

@@ -26,7 +26,7 @@ from backends.gate.patch.model import File
 from backends.snapshots import ReviewComment
 
 VERSION = 1
-HISTORY_LIMIT = 4 << 20  # characters of the steps that are kept; older ones cannot be undone after a restart
+HISTORY_LIMIT = 1 << 20  # characters of the steps that are kept; older ones cannot be undone after a restart
 _KEYS = {
     "version", "snapshot", "since", "patch", "files", "past", "future", "reviewed", "comments", "summary",
 }  # fmt: skip
@@ -82,7 +82,7 @@ def _steps(steps: tuple[Step, ...]) -> list[Any]:
     found: list[Any] = []
     left = HISTORY_LIMIT
     for step in reversed(steps):
-        rows = [[_text(path), _decision(before), _decision(after)] for path, before, after in step.changes]
+        rows = [[_text(path), _decision(lost), _decision(gained)] for path, lost, gained in step.changes]
         left -= sum(len(text) for _, *both in rows for one in both for three in one for text in three)
         left -= sum(len(path) for path, *_ in rows)
         if left < 0:
@@ -208,12 +208,12 @@ def _read_steps(value: Any, files: dict[bytes, File]) -> tuple[Step, ...]:
 def _read_step(value: Any, files: dict[bytes, File]) -> Step:
     changes = []
     for row in _list(value):
-        text, before, after = _list(row, 3)
+        text, lost, gained = _list(row, 3)
         path = _path(text)
         if path not in files:
             raise ValueError("a step is about a file that is not in the patch")
         file = files[path]
-        changes.append((path, _read_decision(before, file), _read_decision(after, file)))
+        changes.append((path, _read_decision(lost, file), _read_decision(gained, file)))
     return Step(tuple(changes))
 
 

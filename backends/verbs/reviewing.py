@@ -276,7 +276,7 @@ def require_nothing_rejected(paths: BoxPaths, snapshot: SnapshotInfo) -> None:
         )
 
 
-def desk(paths: BoxPaths, who: str, *, scripted: bool = False) -> Desk:
+def desk(paths: BoxPaths, who: str, *, scripted: bool = False, view: ReviewView | None = None) -> Desk:
     """Sit down over the proposal; see ``Engine.decisions``."""
     authority.require_outside("accept")
     if not who.strip():
@@ -292,5 +292,8 @@ def desk(paths: BoxPaths, who: str, *, scripted: bool = False) -> Desk:
             code="no-proposal",
         )
     snapshot = proposal.info(manifest.snapshot)
-    diff = diffs.diff(paths, snapshot.base, snapshot.base_tree, snapshot.id)
+    if view is not None and view.snapshot == snapshot:
+        diff = view.diff
+    else:
+        diff = diffs.diff(paths, snapshot.base, snapshot.base_tree, snapshot.id)
     return Desk(paths, read(diff, snapshot.base_tree), snapshot, who, scripted=scripted)

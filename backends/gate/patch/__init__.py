@@ -40,7 +40,7 @@ from backends.gate.patch.choosing import (
 )
 from backends.gate.patch.composing import compose
 from backends.gate.patch.marks import CONTENT, EXISTS, MODE, NAME, NOTHING, PARTS, Marks
-from backends.gate.patch.model import Block, File, Hunk, Patch
+from backends.gate.patch.model import Block, File, Hunk, Hunks, Patch
 from backends.gate.patch.reading import read
 from backends.gate.patch.selecting import Blocked, Chosen, Need, Selection, dependencies, select
 from backends.gate.patch.text import patch_text, wanted
@@ -69,6 +69,7 @@ __all__ = [
     "FileDecision",
     "History",
     "Hunk",
+    "Hunks",
     "Marks",
     "Moved",
     "Need",

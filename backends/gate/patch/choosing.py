@@ -42,6 +42,15 @@ class FileDecision(NamedTuple):
             raise ValueError(f"{state!r} is no decision")
         return FileDecision(accepted, rejected)
 
+    def minus(self, other: FileDecision) -> FileDecision:
+        """What was decided here and not there."""
+        return FileDecision(self.accepted.minus(other.accepted), self.rejected.minus(other.rejected))
+
+    def plus(self, other: FileDecision) -> FileDecision:
+        """Both; where they contradict each other, the other."""
+        accepted = self.accepted.minus(other.rejected).union(other.accepted)
+        return FileDecision(accepted, self.rejected.union(other.rejected).minus(accepted))
+
     def of(self, marks: Marks) -> str:
         """The one state that all of ``marks`` have, "" when they differ (or are none)."""
         found = {
@@ -123,7 +132,7 @@ def everything(patch: Patch) -> tuple[Choice, ...]:
 
 
 class Step(NamedTuple):
-    """One act of the reviewer: the files that it changed, each with its decision before and after."""
+    """One act of the reviewer: for each file that it changed what it took away and what it added."""
 
     changes: tuple[tuple[bytes, FileDecision, FileDecision], ...]
 
@@ -139,37 +148,38 @@ class History(NamedTuple):
         """Decide; what changes nothing is no step."""
         wanted = list(choices)
         made = self.now.set(wanted, state)
-        changes = tuple(
-            (path, self.now.of(path), made.of(path))
-            for path in dict.fromkeys(path for path, _ in wanted)
-            if self.now.of(path) != made.of(path)
-        )
+        changes = []
+        for path in dict.fromkeys(path for path, _ in wanted):
+            before, after = self.now.of(path), made.of(path)
+            if before != after:
+                changes.append((path, before.minus(after), after.minus(before)))
         if not changes:
             return self
-        return History(made, (*self.past, Step(changes))[-STEPS:], ())
+        return History(made, (*self.past, Step(tuple(changes)))[-STEPS:], ())
 
     def undo(self) -> History:
         """Take the last step back; without one, the same."""
         if not self.past:
             return self
         step = self.past[-1]
-        now = _with(self.now, ((path, before) for path, before, _ in step.changes))
-        return History(now, self.past[:-1], (*self.future, step))
+        back = ((path, added, removed) for path, removed, added in step.changes)
+        return History(_with(self.now, back), self.past[:-1], (*self.future, step))
 
     def redo(self) -> History:
         """Take the last undone step again; without one, the same."""
         if not self.future:
             return self
         step = self.future[-1]
-        now = _with(self.now, ((path, after) for path, _, after in step.changes))
-        return History(now, (*self.past, step), self.future[:-1])
+        return History(_with(self.now, step.changes), (*self.past, step), self.future[:-1])
 
 
-def _with(decisions: Decisions, changes: Iterable[tuple[bytes, FileDecision]]) -> Decisions:
+def _with(decisions: Decisions, changes: Iterable[tuple[bytes, FileDecision, FileDecision]]) -> Decisions:
+    """The decisions after each file lost the one and gained the other."""
     files = dict(decisions.files)
-    for path, decision in changes:
-        if decision == NO_DECISION:
+    for path, removed, added in changes:
+        made = files.get(path, NO_DECISION).minus(removed).plus(added)
+        if made == NO_DECISION:
             files.pop(path, None)
         else:
-            files[path] = decision
+            files[path] = made
     return Decisions(files)

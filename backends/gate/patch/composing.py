@@ -46,20 +46,18 @@ def edits(chosen: Chosen) -> Iterator[Edit]:
     """What is changed in the base's file, from top to bottom."""
     file, takes = chosen.file, chosen.takes
     if takes.lines == file.all.lines:
-        for hunk in file.hunks:
-            for block in hunk.blocks:
-                yield Edit(block.old - 1, block.old_count, _places(block))
+        for block in file.hunks.blocks():
+            yield Edit(block.old - 1, block.old_count, _places(block))
         return
     old = bits(takes.old, file.all.old.bit_length())
     new = bits(takes.new, file.all.new.bit_length())
-    for hunk in file.hunks:
-        for block in hunk.blocks:
-            gone = old[block.old : block.old + block.old_count]
-            came = new[block.new : block.new + block.new_count]
-            if "0" not in gone and "0" not in came:
-                yield Edit(block.old - 1, block.old_count, _places(block))
-            elif "1" in gone or "1" in came:
-                yield from _within(block, gone, came)
+    for block in file.hunks.blocks():
+        gone = old[block.old : block.old + block.old_count]
+        came = new[block.new : block.new + block.new_count]
+        if "0" not in gone and "0" not in came:
+            yield Edit(block.old - 1, block.old_count, _places(block))
+        elif "1" in gone or "1" in came:
+            yield from _within(block, gone, came)
 
 
 def _places(block: Block) -> range:

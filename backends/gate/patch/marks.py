@@ -24,6 +24,10 @@ PARTS = (EXISTS, NAME, MODE, CONTENT)
 MOST_LINES = 100 << 20
 """No file of a snapshot has more lines than bytes (``Limits.file_size`` of backends.trees.values)."""
 
+MOST_RUNS = 100
+"""Runs that are written one by one; the digits of a mask cost a quarter of a byte for each line."""
+
+_HEXADECIMAL = re.compile(r"x[1-9a-f][0-9a-f]*")
 _ONES = re.compile(r"1+")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?")
 
@@ -91,7 +95,9 @@ def ranges(value: int) -> Iterator[tuple[int, int]]:
 
 
 def to_text(value: int) -> str:
-    """A mask as ``3-7,12``: the form on disk and on the command line."""
+    """A mask as ``3-7,12``, or with many runs as ``x`` and hexadecimal digits, the form on disk."""
+    if (value & ~(value << 1)).bit_count() > MOST_RUNS:
+        return f"x{value:x}"
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges(value))
 
 
@@ -99,6 +105,11 @@ def from_text(text: str, size: int) -> int:
     """The mask that :func:`to_text` wrote; ``ValueError`` for other text and lines beyond ``size``."""
     if not text:
         return 0
+    if _HEXADECIMAL.fullmatch(text):
+        value = int(text[1:], 16) if len(text) <= size // 4 + 2 else 0
+        if value.bit_length() > size + 1 or value & 1 or not value:
+            raise ValueError(f"lines lie beyond line {size}")
+        return value
     found: list[tuple[int, int]] = []
     end = 0
     for word in text.split(","):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from backends.gate.patch.marks import Marks, mask, span
@@ -34,14 +36,59 @@ class Hunk(NamedTuple):
     blocks: tuple[Block, ...]
 
 
+class Hunks:
+    """The hunks of a file in order: kept as numbers, 16 bytes a block, made into values when asked for."""
+
+    __slots__ = ("_blocks", "_heads")
+
+    def __init__(self, heads: array[int], blocks: array[int]) -> None:
+        """``heads``: five numbers a hunk, its range on both sides and where its blocks end, counted over the
+        file; ``blocks``: four numbers a block."""
+        self._heads = heads
+        self._blocks = blocks
+
+    def __len__(self) -> int:
+        return len(self._heads) // 5
+
+    def __getitem__(self, number: int) -> Hunk:
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        old, old_count, new, new_count, end = self._heads[5 * number : 5 * number + 5]
+        start = self._heads[5 * number - 1] if number else 0
+        return Hunk(old, old_count, new, new_count, tuple(self._between(start, end)))
+
+    def __iter__(self) -> Iterator[Hunk]:
+        return (self[number] for number in range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Hunks) and (self._heads, self._blocks) == (other._heads, other._blocks)
+
+    def __hash__(self) -> int:
+        return hash(self._blocks.tobytes())
+
+    def blocks(self) -> Iterator[Block]:
+        """All blocks of the file, from top to bottom."""
+        return self._between(0, len(self._blocks) // 4)
+
+    def _between(self, start: int, end: int) -> Iterator[Block]:
+        flat = self._blocks[4 * start : 4 * end]
+        return map(Block._make, zip(*(flat[side::4] for side in range(4)), strict=True))
+
+
 class File(NamedTuple):
     """One changed file. Identified by ``path``: that in the snapshot, of a deleted file that in the base."""
 
     change: FileChange
-    hunks: tuple[Hunk, ...]  # empty for what is decided as a whole
+    hunks: Hunks  # none for what is decided as a whole
     all: Marks  # everything that can be decided
-    text: bytes  # what Git's patch says of the file, from "diff --git" on
     key: str  # changes with anything that a decision on this file could be about
+    source: bytes  # Git's whole patch
+    place: tuple[int, int]  # where in it this file begins and ends
+
+    @property
+    def text(self) -> bytes:
+        """What Git's patch says of the file, from ``diff --git`` on."""
+        return self.source[self.place[0] : self.place[1]]
 
     @property
     def path(self) -> bytes:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from backends.digest import sha256
 from backends.errors import ClocheError
 from backends.gate.patch.marks import CONTENT, EXISTS, MODE, NAME, Marks, mask
-from backends.gate.patch.model import EXECUTABLE, GITLINK, SYMLINK, Block, File, Hunk, Patch
+from backends.gate.patch.model import EXECUTABLE, GITLINK, SYMLINK, File, Hunks, Patch
 from backends.snapshots import Diff, FileChange
 
 _HEAD = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@[^\n]*\n")
@@ -27,7 +27,7 @@ _NEXT = b"\ndiff --git "
 
 class _Section(NamedTuple):
     end: int
-    hunks: tuple[Hunk, ...]
+    hunks: Hunks
     blocks: array[int]  # four numbers a block
     binary: bool
 
@@ -49,13 +49,13 @@ def _files(changes: tuple[FileChange, ...], patch: bytes) -> list[File]:
         at = section.end
         if change.status == "T":  # Git takes the old file away and then makes the new one
             at = _section(patch, at).end
-        files.append(_file(change, section, patch[start:at]))
+        files.append(_file(change, section, patch, (start, at)))
     if at != len(patch):
         raise _odd(at, "text after the last file")
     return files
 
 
-def _file(change: FileChange, section: _Section, text: bytes) -> File:
+def _file(change: FileChange, section: _Section, patch: bytes, place: tuple[int, int]) -> File:
     by_line = change.status != "T" and not section.binary and not _special(change)
     parts = set()
     if change.status in ("A", "D"):
@@ -74,9 +74,9 @@ def _file(change: FileChange, section: _Section, text: bytes) -> File:
         flat = section.blocks
         old = mask(zip(flat[0::4], flat[1::4], strict=True), flat[-4] + flat[-3])
         new = mask(zip(flat[2::4], flat[3::4], strict=True), flat[-2] + flat[-1])
-    hunks = section.hunks if by_line else ()
-    blocks = section.blocks.tobytes() if by_line else b""
-    return File(change, hunks, Marks(frozenset(parts), old, new), text, _key(change, blocks))
+    hunks = section.hunks if by_line else Hunks(array("I"), array("I"))
+    key = _key(change, section.blocks.tobytes() if by_line else b"")
+    return File(change, hunks, Marks(frozenset(parts), old, new), key, patch, place)
 
 
 def _special(change: FileChange) -> bool:
@@ -98,22 +98,19 @@ def _section(patch: bytes, at: int) -> _Section:
     if patch.startswith(b"GIT binary patch\n", place):
         # A line of it is a length and base 85, whose alphabet has no space (git-diff(1), base85.c).
         end = patch.find(_NEXT, place)
-        return _Section(len(patch) if end < 0 else end + 1, (), array("I"), True)
-    hunks: list[Hunk] = []
-    flat = array("I")
+        none = array("I")
+        return _Section(len(patch) if end < 0 else end + 1, Hunks(none, none), none, True)
+    heads, flat = array("I"), array("I")
     while match := _HEAD.match(patch, place):
         a, b, c, d = (1 if value is None else int(value) for value in match.groups())
-        place, blocks = _hunk(patch, match.end(), (a + (b == 0), b, c + (d == 0), d))
-        for block in blocks:
-            flat.extend(block)
-        hunks.append(Hunk(a, b, c, d, tuple(blocks)))
-    return _Section(place, tuple(hunks), flat, False)
+        place = _hunk(patch, match.end(), (a + (b == 0), b, c + (d == 0), d), flat)
+        heads.extend((a, b, c, d, len(flat) // 4))
+    return _Section(place, Hunks(heads, flat), flat, False)
 
 
-def _hunk(patch: bytes, at: int, where: tuple[int, int, int, int]) -> tuple[int, list[Block]]:
-    """The offset behind a hunk whose first line lies at ``at``, and its blocks."""
+def _hunk(patch: bytes, at: int, where: tuple[int, int, int, int], flat: array[int]) -> int:
+    """The offset behind a hunk whose first line lies at ``at``; its blocks are added to ``flat``."""
     old, left, new, right = where
-    blocks: list[Block] = []
     while left > 0 or right > 0:
         if match := _SAME.match(patch, at):
             count = patch.count(b"\n", at, match.end())
@@ -126,14 +123,14 @@ def _hunk(patch: bytes, at: int, where: tuple[int, int, int, int]) -> tuple[int,
             came = patch.count(b"\n", at, match.end())
             at = match.end()
         if gone or came:
-            blocks.append(Block(old, gone, new, came))
+            flat.extend((old, gone, new, came))
             old, new, left, right = old + gone, new + came, left - gone, right - came
         elif left > 0 or right > 0:
             raise _odd(at, "a hunk ends early")
         at = _skip_note(patch, at)
     if left or right:
         raise _odd(at, "a hunk is longer than it says")
-    return at, blocks
+    return at
 
 
 def _skip_note(patch: bytes, at: int) -> int:

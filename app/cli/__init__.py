@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 from backends.errors import EXIT_BUSY, EXIT_USAGE, ClocheError
 
@@ -25,9 +26,28 @@ def _fill_closed_streams() -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Entry point of the console script; returns the exit code of the command line."""
+    """The exit code of the command line ``argv``; with the process's own (None) the process ends with it."""
     _fill_closed_streams()
-    words = sys.argv[1:] if argv is None else argv
+    if argv is None:
+        _leave(_run(sys.argv[1:]))
+    return _run(argv)
+
+
+def _leave(code: int) -> NoReturn:
+    """End without taking the interpreter apart, which costs 6 ms of every command."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if not stream.closed:
+                stream.flush()
+        except BrokenPipeError:
+            code = code or 128 + 13
+        except OSError as error:
+            code = code or 1
+            os.write(2, f"cloche: the output could not be written: {error.strerror}\n".encode())
+    os._exit(code)
+
+
+def _run(words: list[str]) -> int:
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
         if words[:1] == ["run"]:

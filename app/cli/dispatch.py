@@ -24,7 +24,7 @@ class _Parser(argparse.ArgumentParser):
 def _add(parser: argparse.ArgumentParser, param: Param) -> None:
     if param.kind == "flag":
         parser.add_argument(*param.names, action="store_true", help=param.help, dest=param.dest)
-    elif param.kind == "rest":
+    elif param.kind in ("rest", "after"):
         parser.add_argument(param.dest, nargs="*", metavar=param.metavar, help=param.help)
     elif param.kind == "positional":
         nargs = param.many or None
@@ -109,10 +109,18 @@ def dispatch(words: Sequence[str]) -> int:
         return 0
     verb, left = choose(words)
     command: list[str] = []
-    if "--" in left and any(param.kind == "rest" for param in verb.params):
+    kinds = {param.kind for param in verb.params}
+    if "--" in left and kinds & {"rest", "after"}:
         at = left.index("--")
         left, command = left[:at], left[at + 1 :]
     args = parser_for(verb).parse_args(left)
+    if "after" in kinds and args.command:
+        raise UsageError(
+            f"cloche {verb.name} cannot be read",
+            f"{args.command[0]!r} is too much",
+            f"a command comes after two hyphens: cloche {verb.name} NAME -- CMD...",
+            code="usage",
+        )
     if command:
         args.command = command
     module, _, function = verb.handler.partition(":")

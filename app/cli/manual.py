@@ -59,7 +59,7 @@ def _usage(verb: Verb) -> str:
             words.append(f"[{param.names[0]}]")
         elif param.kind == "value":
             words.append(f"[{param.names[0]} {param.metavar or '|'.join(param.choices)}]")
-        elif param.kind == "rest":
+        elif param.kind in ("rest", "after"):
             required = verb.name == "run"
             positionals.append("-- CMD..." if required else "[-- CMD...]")
         else:

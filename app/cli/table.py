@@ -57,7 +57,7 @@ VERBS: tuple[Verb, ...] = (
             Param(("--empty",), "start with no files and no repository; such a box is detached", "flag"),
             Param(("--purpose",), "what the box is for, in a few words", metavar="TEXT", default=""),
             Param(("--expires",), "when it should be gone: 90m, 8h, 3d", metavar="TIME", default=""),
-            Param(("command",), "first command of the box, after --; its exit code passes", "rest", "CMD"),
+            Param(("command",), "first command of the box, after --; its exit code passes", "after", "CMD"),
         ),
         "A detached box can be exported; it cannot be applied. A failure at any step leaves nothing behind.",
     ),

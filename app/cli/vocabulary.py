@@ -6,7 +6,11 @@ from typing import NamedTuple
 
 
 class Param(NamedTuple):
-    """One argument. ``kind``: positional, rest (all that follows), flag, or value (an option with one)."""
+    """One argument.
+
+    ``kind``: positional, rest (all that follows), after (what follows two hyphens, and only that), flag, or
+    value (an option with one).
+    """
 
     names: tuple[str, ...]
     help: str

@@ -313,6 +313,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "reviewed", "m", "reviewed", "Mark the file as reviewed and go to the next", ("gate",), reason=_file
     ),
+    Action("whole", "F", "full", "Give the diff the whole screen, or take it back", ("gate",), footer=False),
     Action("search", "slash", "search", "Search the whole diff for a text", ("gate",)),
     Action("next-found", "n", "next match", "Next row that holds the text", ("gate",), footer=False),
     Action("last-found", "N", "match before", "Row before that holds the text", ("gate",), footer=False),

@@ -126,8 +126,10 @@ class Painter:
 
     def _body(self, row: int, text: str, odd: Sequence[Suspect], other: int) -> Line:
         layers: list[Layer] = []
-        if self.index.kinds[row] in (ADDED, REMOVED) and (changed := self._changed(row, other)):
-            layers.append([(start, end, "changed") for start, end in changed])
+        kind = self.index.kinds[row]
+        if kind in (ADDED, REMOVED) and (changed := self._changed(row, other)):
+            part = "added-part" if kind == ADDED else "removed-part"
+            layers.append([(start, end, part) for start, end in changed])
         if self.needle:
             layers.append(occurrences(text, self.needle))
         shown = list(odd)

@@ -6,10 +6,12 @@ a diff of a hundred thousand lines opens at once and scrolls in constant memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Size
 from textual.strip import Strip
@@ -18,9 +20,10 @@ from widgets import selection as units
 from widgets.diff_paint import WHOLE, Painter
 from widgets.finder import NOT_FOUND, Found
 from widgets.ink import Line, line
+from widgets.inked import drawn
 from widgets.lines import LineView
 from widgets.patch import EMPTY, LONGEST, PatchIndex
-from widgets.selection import NO_MARKS, LineMarks, Selection
+from widgets.selection import NO_MARKS, NO_SELECTION, LineMarks, Selection
 from widgets.shown import NOTHING_SHOWN, Shown, blank_changes, one_column, two_columns
 from widgets.visible import TAB
 
@@ -49,6 +52,20 @@ def cells_of(patch: bytes) -> int:
     return 1 if not odd else TAB if not odd.strip(b"\t") else _ESCAPED
 
 
+class Cells(NamedTuple):
+    """A row as segments, with the cells that they take, and the names of what lies beneath."""
+
+    head: list[Segment]
+    head_cells: int
+    body: list[Segment]
+    body_cells: int
+    under: str
+
+
+def _cells_in(segments: list[Segment]) -> int:
+    return sum(cell_len(segment.text) for segment in segments)
+
+
 class DiffRows(LineView):
     """What of a patch stands where, and what it looks like."""
 
@@ -70,6 +87,8 @@ class DiffRows(LineView):
         self._marks: Mapping[bytes, LineMarks] = {}
         self._shown: Shown | None = None
         self._selection: Selection | None = None
+        self._covers: tuple[Selection, Container[int]] = (NO_SELECTION, ())
+        self._folded = b""
         self._cells = 1
         self._forget()
 
@@ -88,22 +107,26 @@ class DiffRows(LineView):
         """What is shown, or how, is another: rows are placed and drawn anew."""
         self._shown = None
         self._selection = None
+        fold = self.blanks == FOLDED
+        self._folded = blank_changes(self.index, self._first, self._last) if fold else b""
         self._forget()
         self.resized_rows()
         self.refresh()
 
     def _forget(self) -> None:
-        folded = b""
-        if self.blanks == FOLDED:
-            folded = blank_changes(self.index, self._first, self._last)
+        """Rows look different from now on."""
         self.painter = Painter(
             self.index,
             blanks=self.blanks == DRAWN,
-            folded=(self._first, folded),
+            folded=(self._first, self._folded),
             needle=self.found.needle,
         )
-        self._strips: Callable[[int, int, int], tuple[Strip, Strip, Style]]
-        self._strips = lru_cache(maxsize=_KEPT)(self._make_strips)
+        self._forget_styles()
+
+    def _forget_styles(self) -> None:
+        self._styles: dict[tuple[str, str], Style] = {}
+        self._drawn: Callable[[int, int, int, str], Cells]
+        self._drawn = lru_cache(maxsize=_KEPT)(self._draw)
         self._hunk_masks = lru_cache(maxsize=256)(self._masks_of_hunk)
 
     @property
@@ -120,7 +143,7 @@ class DiffRows(LineView):
             if self.sides:
                 self._shown = two_columns(self.index, self._first, self._last)
             else:
-                self._shown = one_column(self.index, self._first, self._last, self.painter.folded[1])
+                self._shown = one_column(self.index, self._first, self._last, self._folded)
         return self._shown
 
     # ------------------------------------------------------------ drawing
@@ -135,7 +158,7 @@ class DiffRows(LineView):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._forget()
+        self._forget_styles()
 
     def _side_width(self, side: int) -> int:
         if not self.sides:
@@ -149,16 +172,19 @@ class DiffRows(LineView):
         shown = self.shown
         if place >= len(shown):
             return self._below(place - len(shown), width)
-        cursor = place == self.place
+        cursor = "cursor" if place == self.place else ""
         left, right = shown.left[place], shown.right[place]
-        if not shown.sides:
-            return self._side(left, 0, -1, width, cursor)
-        if left == right and self.index.kinds[left] in WHOLE:
-            return self._side(left, 0, -1, width, cursor)
-        rule = Strip(self.segments(line(("│", "faint")))).apply_style(self.rich_style)
-        one = self._side(left, 1, right if right != left else -1, self._side_width(1), cursor)
-        two = self._side(right, 2, left if right != left else -1, self._side_width(2), cursor)
-        return Strip.join([one, rule, two])
+        if not shown.sides or (left == right and self.index.kinds[left] in WHOLE):
+            return Strip(self._side(left, 0, -1, width, cursor), width)
+        other_left, other_right = (left, right) if left != right else (-1, -1)
+        return Strip(
+            [
+                *self._side(left, 1, other_right, self._side_width(1), cursor),
+                Segment("│", self._style("", "faint")),
+                *self._side(right, 2, other_left, self._side_width(2), cursor),
+            ],
+            width,
+        )
 
     def _below(self, number: int, width: int) -> Strip:
         if number < len(self.described):
@@ -168,35 +194,55 @@ class DiffRows(LineView):
         said = self.note if not len(self.index) else "nothing to read in this file"
         return self.strip_of(line((said, "idle")), width)
 
-    def _side(self, row: int, side: int, other: int, width: int, cursor: bool) -> Strip:
+    def _side(self, row: int, side: int, other: int, width: int, cursor: str) -> list[Segment]:
         """One row, or its half: the gutter and the numbers stand still, the text moves sideways."""
-        over = self.get_component_rich_style("line--cursor", partial=True) if cursor else Style.null()
         if row < 0:
-            return Strip.blank(width, self.rich_style + over)
-        head, body, style = self._strips(row, side, other)
-        gutter = Strip(self.segments(self._gutter(row, cursor)))
-        if cursor:
-            style += over
-            head, body = (Strip(self.segments(parts)) for parts in self.painter.paint(row, side, other)[:2])
-            head, body = head.apply_style(style), body.apply_style(style)
-        room = max(0, width - GUTTER - head.cell_length)
-        start = self.scroll_offset.x if head.cell_length else 0
-        drawn = Strip.join([gutter.apply_style(style), head, body.crop_extend(start, start + room, style)])
-        return drawn.crop_extend(0, width, style)
+            return [Segment(" " * width, self._style(cursor, ""))]
+        head, head_cells, body, body_cells, under = self._drawn(row, side, other, cursor)
+        room = max(0, width - GUTTER - head_cells)
+        start = self.scroll_offset.x if head_cells else 0
+        if start or body_cells > room:
+            body = list(Strip(body, body_cells).crop(start, start + room))
+            body_cells = max(0, min(room, body_cells - start))
+        pad = Segment(" " * (room - body_cells), self._style(under, ""))
+        return [*self._gutter(row, under, bool(cursor)), *head, *body, pad]
 
-    def _make_strips(self, row: int, side: int, other: int) -> tuple[Strip, Strip, Style]:
+    def _draw(self, row: int, side: int, other: int, cursor: str) -> Cells:
+        """What of a row stays the same wherever it is scrolled to."""
         painted = self.painter.paint(row, side, other)
-        style = self.rich_style
-        if painted.under:
-            style += self.get_component_rich_style(f"diff--{painted.under}", partial=True)
-        head, body = Strip(self.segments(painted.head)), Strip(self.segments(painted.body))
-        return head.apply_style(style), body.apply_style(style), style
+        under = f"{painted.under} {cursor}".strip()
+        head = [Segment(drawn(run.text), self._style(under, run.ink)) for run in painted.head]
+        body = [Segment(drawn(run.text), self._style(under, run.ink)) for run in painted.body]
+        return Cells(head, _cells_in(head), body, _cells_in(body), under)
 
-    def _gutter(self, row: int, cursor: bool) -> Line:
+    def _style(self, under: str, ink: str) -> Style:
+        """The style of an ink on what lies beneath: an added or removed line, the cursor."""
+        style = self._styles.get((under, ink))
+        if style is None:
+            style = self.rich_style
+            for name in under.split():
+                kind = "line" if name == "cursor" else "diff"
+                style += self.get_component_rich_style(f"{kind}--{name}", partial=True)
+            style += self.ink(ink)
+            self._styles[under, ink] = style
+        return style
+
+    def _gutter(self, row: int, under: str, cursor: bool) -> tuple[Segment, Segment]:
+        bar = "▌" if cursor or row in self._covered else " "
+        sign, ink = self._sign(row)
+        return Segment(bar, self._style(under, "accent")), Segment(sign, self._style(under, ink))
+
+    @property
+    def _covered(self) -> Container[int]:
+        """The rows of a selection of several."""
         selection = self.selection
-        several = selection.unit != units.LINE or self._anchor is not None
-        bar = ("▌", "accent") if cursor or (several and row in selection.rows) else (" ", "")
-        return line(bar, self._sign(row))
+        if selection is not self._covers[0]:
+            several = selection.unit != units.LINE or self._anchor is not None
+            rows: Container[int] = selection.rows
+            if not isinstance(rows, range):
+                rows = frozenset(selection.rows)
+            self._covers = (selection, rows if several else ())
+        return self._covers[1]
 
     def _sign(self, row: int) -> tuple[str, str]:
         file = self.index.file_at(row)

@@ -30,7 +30,8 @@ INKS = (
     "number",
     "name",
     "found",  # what was searched for
-    "changed",  # the part of a changed line that differs
+    "added-part",  # the words of an added line that differ from the line it replaces
+    "removed-part",
 )
 
 

@@ -7,7 +7,7 @@ another layout and a restart; rows do not.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from widgets.patch import ADDED, REMOVED, PatchIndex
@@ -80,7 +80,10 @@ def select(index: PatchIndex, shown: Shown, unit: str, place: int, anchor: int |
     if anchor is not None:
         unit = RANGE
         low, high = sorted((max(0, min(anchor, len(shown) - 1)), place))
-        rows = sorted(row for at in range(low, high + 1) for row in shown.rows_at(at))
+        if isinstance(shown.left, range):
+            rows = shown.left[low : high + 1]
+        else:
+            rows = sorted({*shown.left[low : high + 1], *shown.right[low : high + 1]} - {-1})
     elif unit == FILE and file is not None:
         rows = range(index.files[file].first, index.files[file].last)
     elif unit == HUNK and hunk is not None:
@@ -96,21 +99,19 @@ def select(index: PatchIndex, shown: Shown, unit: str, place: int, anchor: int |
     return Selection(unit, path, file, hunk, rows, old, new, whole)
 
 
-def masks(index: PatchIndex, rows: Iterable[int]) -> tuple[int, int]:
+def masks(index: PatchIndex, rows: Sequence[int]) -> tuple[int, int]:
     """The changed lines among rows; a row that goes on with a long line stands for that line."""
-    old: list[int] = []
-    new: list[int] = []
-    kinds = index.kinds
-    before = -1
-    for row in rows:
-        kind = kinds[row]
-        if kind in (REMOVED, ADDED):
-            numbers, found = (index.old, old) if kind == REMOVED else (index.new, new)
-            if numbers[row]:
-                found.append(numbers[row])
-            elif before != row - 1:
-                found.append(numbers[begin(index, row)])
-        before = row
+    kinds, sides = index.kinds, (index.old, index.new)
+    old = [index.old[row] for row in rows if kinds[row] == REMOVED]
+    new = [index.new[row] for row in rows if kinds[row] == ADDED]
+    if (old and not min(old)) or (new and not min(new)):  # rows that go on with a long line
+        for found, numbers, kind in zip((old, new), sides, (REMOVED, ADDED), strict=True):
+            found.clear()
+            before = -1
+            for row in rows:
+                if kinds[row] == kind and (numbers[row] or before != row - 1):
+                    found.append(numbers[row] or numbers[begin(index, row)])
+                before = row
     return mask(old), mask(new)
 
 

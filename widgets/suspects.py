@@ -38,6 +38,7 @@ _SIGNS = frozenset(
     "\u2007\u2008\u2009\u200a\u202f\u205f\u2800"
 )
 _WORD = re.compile(r"[^\W\d_](?:\w)*")
+_HARMLESS = bytes(range(0x20, 0x7F)) + b"\t\n"
 _TO_LOOK_AT = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]|\r(?!\n|$)")
 
 
@@ -133,6 +134,8 @@ NO_SURVEY = Survey(array("i"), {}, True)
 
 def survey(index: PatchIndex) -> Survey:
     """Looks for suspects in all added lines; to be done off the UI loop."""
+    if not index.patch.translate(None, _HARMLESS):
+        return NO_SURVEY
     rows = array("i")
     files: dict[int, tuple[int, str]] = {}
     row, looked = -1, 0

@@ -19,6 +19,7 @@ from widgets.file_list import FileList
 from widgets.ink import Line, line
 from widgets.patch import EMPTY, PatchIndex, index_patch
 from widgets.suspects import NO_SURVEY, Survey
+from widgets.visible import visible
 
 if TYPE_CHECKING:
     from backends.snapshots import FileChange
@@ -94,14 +95,19 @@ class Reading(BoxVerbs):
             count = selection.lines
             said.append(f"{selection.unit} of {count} changed line{'s' if count != 1 else ''}")
         if len(view.found.rows):
-            where = view.found.number(view.row)
-            said.append(f"{where}/{len(view.found.rows)} rows hold “{view.found.needle[:20]}”")
+            count, here = len(view.found.rows), view.found.number(view.row)
+            on = here and view.found.rows[here - 1] == view.row
+            said.append(f"{f'{here} of ' if on else ''}{count} with “{visible(view.found.needle[:20])}”")
         if view.blanks != AS_IT_IS:
             said.append(view.blanks)
         if self.context != around.USUAL:
             said.append(around.words(self.context))
         said.append("side by side" if view.sides else "unified")
         return line((" · ".join(said), "quiet"))
+
+    def do_whole(self) -> None:
+        self.toggle_class("-whole")
+        self.diff.focus()
 
     # ------------------------------------------------------------ searching
 

@@ -1,0 +1,173 @@
+"""The diff of the review on a generated difference of 100,000 lines, beside ``git diff`` on the same.
+
+The view is drawn by the workbench's own widgets on a terminal of 160x50 that takes whatever is written; a
+sample ends when the loop has nothing left to draw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import ClassVar, NamedTuple
+
+from textual.app import App, ComposeResult
+from textual.theme import Theme
+
+from bench.measure import pss
+from bench.repository import QUIET, commit, git
+from themes.palettes import DARK
+from widgets.diff_view import DiffView
+from widgets.patch import index_patch
+from widgets.suspects import survey
+
+LINES = 100_000
+FILES = 20
+PAGES = 60
+SIZE = (160, 50)
+STYLES = Path(__file__).resolve().parents[1] / "themes"
+LIMITS = ("open: under 0.1 s", "page: 30 a second", "memory: under 20 MB more")
+
+
+class Samples(NamedTuple):
+    """Seconds of each round; ``memory`` in bytes that the process grew by, patch and rows included."""
+
+    parse: list[float]  # rows of the patch; off the loop
+    survey: list[float]  # characters that are not what they seem; off the loop
+    open: list[float]  # from rows in hand to a drawn screen
+    page: list[float]  # one page on, drawn
+    far: list[float]  # to the end and back to the beginning, drawn
+    select_all: list[float]  # all lines selected, as masks and bars, drawn
+    search: list[float]  # every row with a word, and to the first
+    memory: list[int]
+    git_diff: list[float]  # the whole command, its output thrown away
+    lines: int  # rows of the patch
+
+
+class Drawn(App[None]):
+    """The diff alone."""
+
+    CSS_PATH: ClassVar[list[str | os.PathLike[str]]] = [STYLES / "inks.tcss", STYLES / "screens.tcss"]  # type: ignore[assignment]
+
+    def __init__(self, theme: Theme = DARK) -> None:
+        super().__init__()
+        self.register_theme(theme)
+        self.theme = theme.name
+        self.view = DiffView()
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return dict(DARK.variables)
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+    def on_mount(self) -> None:
+        self.view.focus()
+
+
+def difference(folder: Path, lines: int = LINES) -> tuple[Path, bytes, tuple[bytes, ...]]:
+    """A repository whose last commit changes about ``lines`` lines of :data:`FILES` files, and that patch."""
+    path = folder / "viewed"
+    path.mkdir()
+    git(path, "init", "-q", "-b", "main")
+    each = lines // FILES
+    for changed in (False, True):
+        for number in range(FILES):
+            # Two of three lines are changed, and stand twice in the patch.
+            rows = (_row(number, at, changed) for at in range(each * 3 // 5))
+            (path / f"part{number:02}.py").write_text("".join(rows))
+        git(path, "add", "-A")
+        commit(path, "changed" if changed else "first")
+    patch = subprocess.run(
+        ["git", "diff", "--no-color", "HEAD^", "HEAD"],
+        cwd=path,
+        env={**os.environ, **QUIET},
+        capture_output=True,
+        check=True,
+    ).stdout
+    return path, patch, tuple(f"part{number:02}.py".encode() for number in range(FILES))
+
+
+def _row(number: int, at: int, changed: bool) -> str:
+    word = "renewed" if changed and at % 3 else "value"
+    return f"    {word}_{at} = call_{number}(self, 'text {at}', {at})  # line {at}\n"
+
+
+async def _round(patch: bytes, paths: Sequence[bytes], samples: Samples, pages: int) -> None:
+    app = Drawn()
+    async with app.run_test(size=SIZE) as pilot:
+        view = app.view
+        await pilot.pause()
+        gc.collect()
+        before = pss(os.getpid())
+
+        begin = time.perf_counter()
+        index = index_patch(bytes(bytearray(patch)), tuple(paths))
+        samples.parse.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+        found = survey(index)
+        samples.survey.append(time.perf_counter() - begin)
+
+        async def drawn(act: object, *given: object) -> float:
+            begin = time.perf_counter()
+            act(*given)  # type: ignore[operator]
+            await asyncio.sleep(0)
+            await pilot._wait_for_screen()
+            app.screen._compositor.render_strips()
+            return time.perf_counter() - begin
+
+        samples.open.append(await drawn(lambda: view.set_index(index, survey=found)))
+        for _ in range(pages):
+            samples.page.append(await drawn(view.action_move_page, 1))
+        samples.far.append(await drawn(view.action_edge, 1))
+        samples.far.append(await drawn(view.action_edge, 0))
+        begin = time.perf_counter()
+        view.action_range()
+        samples.select_all.append(await drawn(view.action_edge, 1))
+        view.end_range()
+        samples.search.append(await drawn(view.search, "renewed_2999"))
+        gc.collect()
+        samples.memory.append(pss(os.getpid()) - before)
+
+
+def measure(rounds: int = 5, lines: int = LINES, pages: int = PAGES) -> Samples:
+    """Samples of ``rounds`` rounds, in turn with ``git diff``."""
+    with tempfile.TemporaryDirectory(prefix="cb-viewer-") as folder:
+        path, patch, paths = difference(Path(folder), lines)
+        samples = Samples([], [], [], [], [], [], [], [], [], patch.count(b"\n"))
+        nothing = Samples([], [], [], [], [], [], [], [], [], 0)
+        asyncio.run(_round(patch[: patch.find(b"\ndiff --git ") + 1], paths[:1], nothing, 2))  # warm
+        for _ in range(rounds):
+            asyncio.run(_round(patch, paths, samples, pages))
+            begin = time.perf_counter()
+            subprocess.run(
+                ["git", "diff", "--no-color", "HEAD^", "HEAD"],
+                cwd=path,
+                env={**os.environ, **QUIET},
+                stdout=subprocess.DEVNULL,
+                check=True,
+            )
+            samples.git_diff.append(time.perf_counter() - begin)
+    return samples
+
+
+def main() -> int:
+    found = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    print(f"{found.lines:,} lines of patch; " + "; ".join(LIMITS))
+    for name, values in found._asdict().items():
+        if isinstance(values, list):
+            scale, unit = (1 << 20, "MB") if name == "memory" else (0.001, "ms")
+            ordered = sorted(value / scale for value in values)
+            print(f"{name:<12} median {median(ordered):8.1f} {unit}   most {ordered[-1]:8.1f} {unit}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -204,11 +204,11 @@ def _collect() -> None:
     """Take the exit of what we started, so that it does not stay as a zombie."""
     for child in list(_started):
         try:
-            if os.waitpid(child, os.WNOHANG)[0] == 0:
-                continue
+            ended = os.waitpid(child, os.WNOHANG)[0] != 0
         except ChildProcessError:
-            pass  # an event loop of this process collected it
-        _started.remove(child)
+            ended = True  # an event loop of this process collected it
+        if ended:
+            _started.remove(child)
 
 
 def _fork_from_zygote(paths: BoxPaths, log: int, writer: int) -> bool:

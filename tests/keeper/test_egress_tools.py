@@ -86,7 +86,7 @@ def test_git_clones_and_pip_downloads_from_listed_names(tmp_path: Path) -> None:
             got = boxes.run(
                 keeper, "/usr/bin/python3", "-m", "pip", "download", "-q", "--no-deps", "--no-cache-dir",
                 "--disable-pip-version-check", "-d", "/tmp/wheels", "--trusted-host", "allowed.test",
-                "--index-url", "http://allowed.test:8080/simple/", "tiny",
+                "-i", "http://allowed.test:8080/simple/", "tiny",
             )  # fmt: skip
             assert got.exit == 0, got.err
             assert boxes.sh(keeper, "ls /tmp/wheels").out == b"tiny-1.0-py3-none-any.whl\n"

@@ -77,7 +77,7 @@ async def test_enter_leads_from_a_row_to_its_events_and_again_to_the_rule(size: 
         await stage.press("enter")
         assert stage.app.focused is screen.query_one("#why")
         await stage.press("end")
-        await stage.shows('+egress = ["registry.npmjs.org", "telemetry.example"]')
+        await stage.shows('+egress = ["npm-mirror.example", "telemetry.example"]')
         await stage.press("escape")
         assert isinstance(stage.app.screen, BoxScreen)
 
@@ -156,7 +156,7 @@ async def test_one_key_proposes_and_only_a_deliberate_yes_accepts_in_the_persons
         assert "a propose" in stage.footer()
         await stage.press("a")
         await stage.until(lambda: isinstance(stage.app.screen, ProposalScreen))
-        await stage.shows('+egress = ["registry.npmjs.org", "telemetry.example"]', "No", "Accept")
+        await stage.shows('+egress = ["npm-mirror.example", "telemetry.example"]', "No", "Accept")
         await stage.shows("now: fix-auth runs on and takes it without a restart")
         assert isinstance(stage.app.focused, Choice)
         assert stage.app.focused.id == "no"
@@ -343,7 +343,7 @@ async def test_a_supervised_box_shows_its_destinations_with_pins_and_bytes() -> 
     row = frozen.FLEET[0]._replace(tier="supervised")
     async with play(frozen.FrozenEngine((row,)), (120, 60)) as stage:
         await stage.press("enter", "5")
-        await stage.shows("Where packets may go", "registry.npmjs.org:443", "104.16.1.34 104.16.2.34")
+        await stage.shows("Where packets may go", "npm-mirror.example:443", "104.16.1.34 104.16.2.34")
         await stage.shows("↑18K ↓6.1M  12 connections", "by *.githubusercontent.com", "refused 1")
         await stage.shows("its only answer 10.0.0.7 is private")
 

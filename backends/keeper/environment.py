@@ -12,6 +12,16 @@ USER = "box"
 TERMINAL = ("TERM", "COLORTERM")
 
 
+# What a box without a boundary keeps of the person's account.
+ACCOUNT = ("USER", "LOGNAME", "PATH", "SHELL")
+
+
+def wanted(policy: Policy, caller: Mapping[str, str], *, pty: bool, confined: bool) -> dict[str, str]:
+    """What of ``caller`` can arrive in a session: a client sends this, and the keeper never has the rest."""
+    names = (*(() if confined else ACCOUNT), *(TERMINAL if pty else ()))
+    return {name: value for name, value in caller.items() if name in names or policy.env.passes(name)}
+
+
 def compose(
     policy: Policy,
     caller: Mapping[str, str],
@@ -35,7 +45,7 @@ def compose(
         "LANG": "C.UTF-8",
     }
     if not confined:
-        env.update((name, caller[name]) for name in ("USER", "LOGNAME", "PATH", "SHELL") if name in caller)
+        env.update((name, caller[name]) for name in ACCOUNT if name in caller)
     if pty:
         env["TERM"] = "xterm-256color"
         env.update((name, caller[name]) for name in TERMINAL if caller.get(name))

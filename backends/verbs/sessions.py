@@ -14,9 +14,11 @@ from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, NoSuchBox
 from backends.keeper import client as keepers
+from backends.keeper import environment
 from backends.keeper.client import KeeperClient
+from backends.policy import canonical
 from backends.values import ProcessId
-from backends.verbs.values import RunResult, SessionHandle, Streams, Terminal, own_environment
+from backends.verbs.values import RunResult, SessionHandle, Streams, Terminal
 
 BLOCK = 65536
 START_LIMIT = 30.0  # seconds from the request to the command's start
@@ -162,6 +164,17 @@ def _result(event: Mapping[str, Any]) -> RunResult:
     return RunResult(event["session"], event["exit"], event["wall"], event["cpu"], event["peak_rss"])
 
 
+def _passed(paths: BoxPaths, env: Mapping[str, str] | None, *, pty: bool) -> dict[str, str]:
+    """Of ``env``, or of our own environment, what the box's policy lets through; ``Refused`` without one.
+
+    The keeper judges again. But what it is not sent, nobody finds in its memory, which at the tier
+    ``workspace`` lies within reach of what it runs.
+    """
+    policy = canonical.decode(paths.policy.read_bytes())
+    caller = os.environ if env is None else env
+    return environment.wanted(policy, caller, pty=pty, confined=policy.tier != "workspace")
+
+
 def _start(keeper: KeeperClient, op: str, fds: Sequence[int], **fields: Any) -> dict[str, Any]:
     """Ask for a session; while a snapshot keeps the box frozen, wait instead of failing."""
     until = time.monotonic() + FROZEN_LIMIT
@@ -192,7 +205,7 @@ def run(
                 "run",
                 relay.given,
                 argv=list(argv),
-                env=own_environment() if env is None else dict(env),
+                env=_passed(paths, env, pty=False),
                 cwd=cwd,
             )
             trace.point("run: started")
@@ -225,8 +238,13 @@ def shell(
     paths: BoxPaths, argv: Sequence[str], rows: int, cols: int, env: Mapping[str, str] | None
 ) -> Terminal:
     """Open a session on a terminal of its own; see ``Engine.open_shell``."""
-    caller = own_environment() if env is None else dict(env)
-    return _terminal(keepers.start(paths), "shell", argv=list(argv), env=caller, rows=rows, cols=cols)
+    keeper = keepers.start(paths)
+    try:
+        passed = _passed(paths, env, pty=True)
+    except BaseException:
+        keeper.close()
+        raise
+    return _terminal(keeper, "shell", argv=list(argv), env=passed, rows=rows, cols=cols)
 
 
 def attach(paths: BoxPaths, session: int | None, rows: int, cols: int) -> Terminal:

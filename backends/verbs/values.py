@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -109,8 +108,3 @@ class Terminal:
         """Detach: the session goes on. May be called again."""
         self._stream.close()
         self._channel.close()
-
-
-def own_environment() -> dict[str, str]:
-    """The caller's environment; the keeper passes on only what the box's policy lets through."""
-    return dict(os.environ)

@@ -6,6 +6,7 @@ Paths are text with surrogateescape, masks of lines are ranges (``3-7,12``).
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from backends.digest import sha256
@@ -19,14 +20,16 @@ from backends.gate.decisions import (
     Compared,
     Review,
 )
-from backends.gate.patch import PARTS, Decisions, FileDecision, History, Marks, Patch
+from backends.gate.patch import NOTHING, PARTS, Decisions, FileDecision, History, Marks, Patch
 from backends.gate.patch.choosing import STEPS, Step
 from backends.gate.patch.marks import MOST_LINES, from_text, to_text
 from backends.gate.patch.model import File
 from backends.snapshots import ReviewComment
 
 VERSION = 1
-HISTORY_LIMIT = 1 << 20  # characters of the steps that are kept; older ones cannot be undone after a restart
+HISTORY_LIMIT = 1 << 20  # characters, about, of the steps that are kept on disk
+_SMALL = 1 << 1000
+_LEAST = 60  # characters of one file in a step, beside its path and lines
 _KEYS = {
     "version", "snapshot", "since", "patch", "files", "past", "future", "reviewed", "comments", "summary",
 }  # fmt: skip
@@ -75,18 +78,34 @@ def _files(decisions: Decisions, files: dict[bytes, File]) -> dict[str, Any]:
 
 
 def _decision(decision: FileDecision) -> list[list[str]]:
-    return [[" ".join(sorted(m.parts)), to_text(m.old), to_text(m.new)] for m in decision]
+    """Of the many small files of a large change most are decided alike: those are written once."""
+    accepted, rejected = decision
+    small = max(accepted.old, accepted.new, rejected.old, rejected.new) < _SMALL
+    return _small_decision(decision) if small else [_written(accepted), _written(rejected)]
+
+
+@lru_cache(maxsize=1024)
+def _small_decision(decision: FileDecision) -> list[list[str]]:
+    return [_written(decision.accepted), _written(decision.rejected)]
+
+
+def _written(marks: Marks) -> list[str]:
+    if marks == NOTHING:
+        return ["", "", ""]
+    return [" ".join(sorted(marks.parts)) if marks.parts else "", to_text(marks.old), to_text(marks.new)]
 
 
 def _steps(steps: tuple[Step, ...]) -> list[Any]:
     found: list[Any] = []
     left = HISTORY_LIMIT
     for step in reversed(steps):
-        rows = [[_text(path), _decision(lost), _decision(gained)] for path, lost, gained in step.changes]
-        left -= sum(len(text) for _, *both in rows for one in both for three in one for text in three)
-        left -= sum(len(path) for path, *_ in rows)
-        if left < 0:
-            break
+        rows = []
+        for path, lost, gained in step.changes:
+            one = [_text(path), _decision(lost), _decision(gained)]
+            left -= len(path) + _LEAST + sum(len(three[1]) + len(three[2]) for three in (*one[1], *one[2]))
+            if left < 0:
+                return found[::-1]
+            rows.append(one)
         found.append(rows)
     return found[::-1]
 

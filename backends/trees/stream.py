@@ -81,8 +81,12 @@ class Import:
         below = path + b"/"
         self.missing = {other for other in self.missing if not other.startswith(below)}
 
-    def commit(self, base_tree: str, ref: bytes = REF) -> None:
-        """End the stream; where anything changed, Git answers with a line that holds the new tree's id."""
+    def commit(self, base_tree: str, ref: bytes = REF, *, drop: bool = False) -> None:
+        """End the stream; where anything changed, Git answers with a line that holds the new tree's id.
+
+        With ``drop`` the commit's ``ref`` is a name within the stream only: none is left in the repository,
+        so that several streams may end at once.
+        """
         gone = sorted(self.missing)
         if gone or self.changes:
             write = self._stream.write
@@ -94,5 +98,7 @@ class Import:
             for change in self.changes:
                 write(change)
             write(b'ls ""\n')
+            if drop:
+                write(b"reset %s\n\n" % ref)
         self._stream.write(b"done\n")
         self._stream.flush()

@@ -37,7 +37,7 @@ from backends.snapshots import Diff
 from backends.trees import diff as diffs
 from tests import support
 from tests.gate.selections import Files, applied, patch_of, show, trees
-from tests.gate.world import World, disk
+from tests.gate.world import World, blob, disk
 
 F, X, L, G = 0o100644, 0o100755, 0o120000, 0o160000
 ONE, TWO = b"1" * 40, b"2" * 40
@@ -400,3 +400,46 @@ def test_interdiff_tells_what_is_proposed_otherwise(world: World) -> None:
         (b"gone", "dropped"), (b"m", "changed"), (b"new", "added"), (b"r", "rebased"),
     ]  # fmt: skip
     assert interdiff(diffs.changes(git, first, before), diffs.changes(git, first, before)) == ()
+
+
+@pytest.mark.parametrize("name", [b".git", b"..", ".g\u200cit".encode(), b"GIT~1", b"a/b"])
+def test_a_hostile_name_can_be_rejected_and_the_rest_taken(world: World, name: bytes) -> None:
+    tree = world.changed({b"ok": b"ok\n", name: {b"HEAD": b"x\n"}})
+    patch = patch_of(world, world.base_tree, tree)
+    decisions = Decisions().set(everything(patch), ACCEPTED)
+    for file in patch.files:
+        if file.path != b"ok":
+            decisions = decisions.set([(file.path, file.all)], REJECTED)
+    assert compose_tree(world.quarantine, select(patch, decisions)) == world.changed({b"ok": b"ok\n"})
+
+
+def test_a_path_that_is_there_twice_is_counted_and_composed_without_failing(world: World) -> None:
+    one, two = (blob(world.quarantine, text) for text in (b"1\n", b"1\n2\n"))
+    row = b"100644 dup\0"
+    raw = b"".join(row + bytes.fromhex(oid) for oid in (one, two))
+    args = ("hash-object", "-w", "-t", "tree", "--literally", "--stdin")
+    tree = world.quarantine.run(*args, input=raw).decode().strip()
+    patch = patch_of(world, world.base_tree, tree)
+    decisions = Decisions().set(everything(patch), ACCEPTED)
+    assert min(min(counts(file, decisions.of(file.path))) for file in patch.files) >= 0
+    assert list(show(world, compose_tree(world.quarantine, select(patch, decisions)))) == [b"dup"]
+
+
+def test_composing_leaves_no_reference(world: World) -> None:
+    taken(world, {b"f": (F, lines("a", "b"))}, {b"f": (F, lines("A", "B"))}, (b"f", "-1,1"))
+    refs = world.quarantine.run("for-each-ref", "--format=%(refname)").decode().split()
+    assert [ref for ref in refs if not ref.startswith("refs/test/")] == []
+
+
+def test_a_repository_of_sha256_objects(world: World, tmp_path: Path) -> None:
+    from backends.boxes.layout import BoxPaths
+    from backends.trees import quarantine
+
+    paths = BoxPaths(tmp_path / "box")
+    paths.root.mkdir()
+    world.quarantine, world.paths = quarantine.init(paths, None, "sha256"), paths
+    old: Files = {b"f": (F, lines("a", "b")), b"g": (F, b"a\0")}
+    new: Files = {b"f": (F, lines("A", "B")), b"g": (F, b"b\0"), b"h": (X, lines("1", "2"))}
+    made = taken(world, old, new, (b"f", "-1,1"), (b"g", "all"), (b"h", "2"))
+    assert made == {b"f": (F, lines("A", "b")), b"g": (F, b"b\0"), b"h": (F, lines("2"))}
+    assert len(world.quarantine.line("rev-parse", "refs/test/t0")) == 64

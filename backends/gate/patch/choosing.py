@@ -103,7 +103,7 @@ class Counts(NamedTuple):
 
 def counts(file: File, decision: FileDecision) -> Counts:
     """How much of one file is decided."""
-    accepted, rejected = decision.accepted.total, decision.rejected.total
+    accepted, rejected = (marks.within(file.all).total for marks in decision)
     return Counts(accepted, rejected, file.all.total - accepted - rejected)
 
 

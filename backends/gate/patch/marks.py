@@ -96,9 +96,15 @@ def ranges(value: int) -> Iterator[tuple[int, int]]:
 
 def to_text(value: int) -> str:
     """A mask as ``3-7,12``, or with many runs as ``x`` and hexadecimal digits, the form on disk."""
+    if not value:
+        return ""
+    low = value & -value
+    if not value & (value + low):  # one run, as most are
+        first, last = low.bit_length() - 1, value.bit_length() - 1
+        return f"{first}-{last}" if first < last else str(first)
     if (value & ~(value << 1)).bit_count() > MOST_RUNS:
         return f"x{value:x}"
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges(value))
+    return ",".join([str(a) if a == b else f"{a}-{b}" for a, b in ranges(value)])
 
 
 def from_text(text: str, size: int) -> int:
@@ -110,6 +116,12 @@ def from_text(text: str, size: int) -> int:
         if value.bit_length() > size + 1 or value & 1 or not value:
             raise ValueError(f"lines lie beyond line {size}")
         return value
+    if match := _RANGE.fullmatch(text):  # one run, as most are
+        first = int(match[1])
+        last = int(match[2] or first)
+        if not first <= last <= size:
+            raise ValueError(f"lines {text} lie beyond line {size}")
+        return span(first, last)
     found: list[tuple[int, int]] = []
     end = 0
     for word in text.split(","):

@@ -77,7 +77,7 @@ def compose_tree(git: Git, selection: Selection) -> str:
         if place.mode:
             oid = place.oid or ready[one.file.path]
             work.place(place.path, b"%06o" % place.mode, oid.encode("ascii"))
-    work.commit(base, REF)
+    work.commit(base, REF, drop=True)
     answer = git.run(*IMPORT, input=stream.getvalue())
     # "040000 SP tree SP id HT LF", see "ls" in git-fast-import(1); an empty tree is "missing"
     if answer.startswith(b"missing"):

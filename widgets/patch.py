@@ -159,6 +159,7 @@ def index_patch(patch: bytes, paths: tuple[bytes, ...] = ()) -> PatchIndex:
     files: list[FileRows] = []
     left = right = old = new = 0
     hunk_start = -1
+    gone = b""  # the header of the file that was just taken away
     place = 0
     size = len(patch)
     while place < size:
@@ -194,12 +195,15 @@ def index_patch(patch: bytes, paths: tuple[bytes, ...] = ()) -> PatchIndex:
         elif patch.startswith(b"diff --git ", place):
             _close(hunks, hunk_start, here, len(files) - 1)
             hunk_start = -1
-            if files:
-                files[-1] = files[-1]._replace(last=here)
-            number = len(files)
-            name = paths[number] if number < len(paths) else _name(patch[place:end])
-            files.append(FileRows(name, here, here))
-            rows.add(FILE, place, end, 0, 0, patch)
+            header = patch[place:end]
+            if header != gone:  # else the file takes another type: Git has it go, then come, under one name
+                if files:
+                    files[-1] = files[-1]._replace(last=here)
+                number = len(files)
+                name = paths[number] if number < len(paths) else _name(header)
+                files.append(FileRows(name, here, here))
+                rows.add(FILE, place, end, 0, 0, patch)
+            gone = header if patch.startswith(b"deleted file mode ", end + 1) else b""
         else:
             if first == 0x5C:
                 rows.add(NOTE, place, end, 0, 0, patch)

@@ -52,6 +52,18 @@ def test_a_line_that_looks_like_a_header_within_a_hunk_is_a_line() -> None:
     assert index.text(3) == b"diff --git a/evil b/evil"
 
 
+def test_a_file_that_becomes_a_link_is_one_file_and_the_next_keeps_its_name() -> None:
+    patch = (
+        b"diff --git a/a b/a\ndeleted file mode 100644\n--- a/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+        b"diff --git a/a b/a\nnew file mode 120000\n--- /dev/null\n+++ b/a\n@@ -0,0 +1 @@\n+b\n"
+        b"diff --git a/b b/b\n--- a/b\n+++ b/b\n@@ -1 +1 @@\n-x\n+y\n"
+    )
+    index = index_patch(patch, (b"a", b"b"))
+    assert [file.path for file in index.files] == [b"a", b"b"]
+    assert [hunk.file for hunk in index.hunks] == [0, 0, 1]
+    assert [index.kinds.count(kind) for kind in (FILE, REMOVED, ADDED)] == [2, 2, 2]
+
+
 def test_only_a_line_feed_ends_a_line() -> None:
     odd = "a\rb\x0cc\x0b\x1c\u2028\u0085d".encode()
     index = index_patch(one_file(b"+" + odd + b"\n+z\n", 0, 2))

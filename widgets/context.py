@@ -157,7 +157,7 @@ def _hunk(group: Sequence[Block], context: int, lines: Mapping[int, bytes] | _Fi
     old_start, new_start = first.old - lead, first.new - lead
     old_count = last.old + last.gone + tail - old_start
     new_count = last.new + last.came + tail - new_start
-    heading = first.heading if context <= USUAL else b""
+    heading = first.heading if context == USUAL else b""  # git's guess from the lines above it
     where = b"@@ -%s +%s @@%s\n" % (_side(old_start, old_count), _side(new_start, new_count), heading)
     return where + b"".join(body)
 

@@ -25,6 +25,8 @@ class Shown(NamedTuple):
     left: Sequence[int]
     right: Sequence[int]
     sides: bool
+    first: int = 0
+    places: array[int] | None = None  # of two columns: the place of each row from ``first`` on
 
     def __len__(self) -> int:
         return len(self.left)
@@ -38,25 +40,14 @@ class Shown(NamedTuple):
 
     def place_of(self, row: int) -> int:
         """Where a row is drawn; the nearest place when it is folded away. 0 when nothing is shown."""
-        if not len(self.left):
-            return 0
-        if isinstance(self.left, range):
-            return max(0, min(row - self.left.start, len(self.left) - 1))
-        # Along the places the greater row of the two sides never falls, but for the end of a block that
-        # removes more than it adds: there the left side is looked through.
         size = len(self.left)
-        place = bisect_left(range(size), row, key=lambda at: self.right[at] if self.right[at] >= 0 else 0)
-        for at in (place, place - 1):
-            if 0 <= at < size and row in (self.left[at], self.right[at]):
-                return at
-        low = bisect_left(range(size), row, key=self._leftmost)
-        return min(low, size - 1)
-
-    def _leftmost(self, place: int) -> int:
-        """A number that grows with the place and is the left row where there is one."""
-        while place < len(self.left) and self.left[place] < 0:
-            place += 1
-        return self.left[place] if place < len(self.left) else 1 << 62
+        if not size:
+            return 0
+        if self.places is not None:
+            return self.places[max(0, min(row - self.first, len(self.places) - 1))]
+        if isinstance(self.left, range):
+            return max(0, min(row - self.left.start, size - 1))
+        return min(bisect_left(self.left, row), size - 1)
 
 
 NOTHING_SHOWN = Shown(range(0), range(0), False)
@@ -76,7 +67,7 @@ def one_column(index: PatchIndex, first: int, last: int, blanks: bytes = b"") ->
 
 def two_columns(index: PatchIndex, first: int, last: int) -> Shown:
     """Removed and added rows of one block beside each other; other rows span both columns."""
-    left, right = array("i"), array("i")
+    left, right, places = array("i"), array("i"), array("i")
     kinds = index.kinds
     place = first
     while place < last:
@@ -85,6 +76,7 @@ def two_columns(index: PatchIndex, first: int, last: int) -> Shown:
         if kind not in (ADDED, REMOVED):
             while place < last and kinds[place] not in (ADDED, REMOVED):
                 place += 1
+            places.extend(range(len(left), len(left) + place - start))
             left.extend(range(start, place))
             right.extend(range(start, place))
             continue
@@ -94,13 +86,15 @@ def two_columns(index: PatchIndex, first: int, last: int) -> Shown:
         while place < last and kinds[place] == ADDED:
             place += 1
         gone, came = middle - start, place - middle
+        places.extend(range(len(left), len(left) + gone))
+        places.extend(range(len(left), len(left) + came))
         left.extend(range(start, middle))
         right.extend(range(middle, place))
         if gone > came:
             right.extend([-1] * (gone - came))
         elif came > gone:
             left.extend([-1] * (came - gone))
-    return Shown(left, right, True)
+    return Shown(left, right, True, first, places)
 
 
 def blank_changes(index: PatchIndex, first: int, last: int) -> bytes:

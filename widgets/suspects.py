@@ -26,7 +26,7 @@ _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\
 # Letters and signs that are drawn like the ASCII character beside them (a part of confusables.txt of UTS 39).
 _PAIRS = (
     "аa еe оo рp сc уy хx іi јj ѕs ԁd ԛq ԝw һh ӏl ѵv ғf ԍg ҽe ոn սu օo զq հh աw ցg ΑA ΒB ΕE ΖZ ΗH ΙI ΚK ΜM "
-    "ΝN ΟO ΡP ΤT ΥY ΧX αa οo νv ρp ιi υu γy σo АA ВB ЕE КK МM НH ОO РP СC ТT УY ХX ЅS ІI ЈJ ԌG ԜW "
+    "ΝN ΟO ΡP ΤT ΥY ΧX αa οo νv ρp  АA ВB ЕE КK МM НH ОO РP СC ТT УY ХX ЅS ІI ЈJ ԌG ԜW "
     "ɑa ɡg ıi ɩi ʋv ꞁl ꓐB ꓑP ꓓD ꓔT ꓖG ꓗK ꓙJ ꓚC ꓜZ ꓝF ꓟM ꓠN ꓡL ꓢS ꓣR ꓦV ꓧH ꓪW ꓫX ꓬY ꓮA ꓰE ꓲI ꓳO ꓴU "
     "ꭰD Ꭺ A Ᏼ B Ꮯ C Ꭼ E Ꮋ H Ꭻ J Ꮶ K Ꮮ L Ꮇ M Ꮲ P Ꮪ S Ꭲ T Ꮩ V Ꮃ W Ꮓ Z"
 )
@@ -94,7 +94,10 @@ def _lookalikes(text: str) -> Iterable[Suspect]:
         odd = [at for at, char in enumerate(word) if _latin_like(char)]
         if not odd:
             continue
-        whole = not latin and len(odd) == sum(char.isalpha() for char in word)
+        letters = sum(char.isalpha() for char in word)
+        whole = not latin and len(odd) == letters
+        if letters == 1 and script(word[0]) == "GREEK":
+            continue  # the alpha of a formula
         if latin or (whole and not _spoken(words, match, script(word[odd[0]]))):
             for at in odd:
                 start = match.start() + at

@@ -46,6 +46,10 @@ from widgets.patch import PatchIndex, index_patch
 from widgets.terminal import TerminalView
 from widgets.visible import visible
 
+SWITCH = 0.001
+"""Seconds after which a thread that looks at boxes lets the loop go on: a dozen of them look at the same
+time, and a key waits for its turn behind each."""
+
 STYLES = Path(__file__).resolve().parent.parent / "themes"
 
 
@@ -272,6 +276,7 @@ def main() -> int:
 
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # exported, they would outweigh what the terminal says after a resize
+    sys.setswitchinterval(SWITCH)
     chosen = settings()
     application = Workbench(theme=theme_name(chosen.theme), keymap=checked_keymap(chosen.keymap))
     application.run()

@@ -24,6 +24,10 @@ from widgets import units
 PERIOD = 0.5
 """Seconds between two rounds."""
 
+CALM = 2.0
+"""Seconds between two looks at one of several boxes in which nothing moves; its row in the list, which is
+read in every round, tells when something does."""
+
 PATIENCE = 1.5
 """Seconds after which a box that has not answered is said not to answer."""
 
@@ -140,8 +144,20 @@ def shown(view: BoxView) -> object:
         )
         for one in view.processes
     )
-    row = view.row._replace(cpu=round(view.row.cpu), rss=view.row.rss >> 20)
-    return view._replace(row=row, processes=()), processes
+    return view._replace(row=coarse(view.row), processes=()), processes
+
+
+def coarse(row: BoxRow) -> BoxRow:
+    """The row as far as a difference in it is drawn."""
+    return row._replace(cpu=round(row.cpu), rss=row.rss >> 20)
+
+
+def still(view: BoxView) -> object:
+    """What stays the same while nothing happens in a box: all but the ages of its processes."""
+    return view._replace(
+        row=coarse(view.row),
+        processes=tuple(one._replace(age=0.0, cpu=round(one.cpu)) for one in view.processes),
+    )
 
 
 class Publisher:
@@ -161,6 +177,8 @@ class Publisher:
         self._asked: dict[tuple[str, str], _Asked] = {}
         self._posted: dict[tuple[str, str], object] = {}
         self._trees: dict[str, _Tree] = {}
+        self._calm: dict[str, tuple[float, object]] = {}  # when the box is looked at again, what it was like
+        self._rows: dict[str, BoxRow] = {}
         self._round = 0.0  # when list and views are asked for next
         self._watching = Watching(engine, self._touched)
         self._thread: threading.Thread | None = None
@@ -190,6 +208,8 @@ class Publisher:
             for key in set(diffs) - set(self._diffs):  # whoever asks anew has not seen it
                 self._posted.pop(("diff", key), None)
                 self._due_now(key)
+            for key in set(views) - set(self._views):
+                self._calm.pop(key, None)
             self._views, self._diffs, self._everywhere, self._stats = now_wanted
         if changed and not self._over.is_set():
             self._watching.want({*diffs, *stats})
@@ -200,6 +220,7 @@ class Publisher:
         with self._lock:
             for known in [known for known in self._posted if not key or known[1] in ("", key)]:
                 del self._posted[known]
+            self._calm.clear()
             if key:
                 self._due_now(key)
         self._ask_soon()
@@ -225,7 +246,8 @@ class Publisher:
                 self._round = now + PERIOD
                 self._ask("list", "", partial(self._list, everywhere))
                 for key in views:
-                    self._ask("view", key, partial(self._view, key))
+                    if len(views) == 1 or self._moves(key, now):
+                        self._ask("view", key, partial(self._view, key))
             wait = self._round - now
             for key in (*diffs, *stats):
                 with self._lock:
@@ -237,6 +259,11 @@ class Publisher:
                     wait = min(wait, due - now)
             self._wake.wait(max(0.01, wait))
             self._wake.clear()
+
+    def _moves(self, key: str, now: float) -> bool:
+        """Whether a box is to be looked at in this round."""
+        with self._lock:
+            return ("view", key) in self._asked or self._calm.get(key, (0.0, None))[0] <= now
 
     def _touched(self, key: str, told: bool) -> None:
         """The tree of box ``key`` changed, or cannot tell its changes; from the thread that watches it."""
@@ -288,10 +315,20 @@ class Publisher:
 
     def _list(self, everywhere: bool) -> None:
         rows = self._engine.boxes(everywhere)
-        self._changed("list", "", rows, BoxesRead(rows))
+        self._changed("list", "", tuple(map(coarse, rows)), BoxesRead(rows))
+        with self._lock:
+            before, self._rows = self._rows, {row.key: coarse(row) for row in rows}
+            moved = [key for key in self._views if self._rows.get(key) != before.get(key)]
+        for key in moved:
+            self._ask("view", key, partial(self._view, key))
 
     def _view(self, key: str) -> None:
         view = self._engine.view(key)
+        state = still(view)
+        with self._lock:
+            calm = key in self._calm and self._calm[key][1] == state
+            # A little less than a whole number of rounds, so that it is not missed by a moment.
+            self._calm[key] = (time.monotonic() + (CALM - PERIOD / 2 if calm else 0.0), state)
         self._changed("view", key, shown(view), BoxRead(view))
 
     def _diff(self, key: str) -> None:

@@ -62,6 +62,36 @@ def test_what_changed_is_posted_again() -> None:
         wait(lambda: len(of(posted, BoxRead)) == 2)
 
 
+def test_boxes_in_which_nothing_moves_are_looked_at_seldom_and_at_once_when_something_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publishing, "CALM", 60.0)
+    engine = frozen.FrozenEngine()
+    looks: list[str] = []
+    engine.wait = lambda verb, ref: looks.append(ref) if verb == "view" else None
+    with running(engine) as (publisher, posted):
+        publisher.want(KEYS[:2], (), False)
+        wait(lambda: len(of(posted, BoxRead)) == 2)
+        time.sleep(1.5)  # the second look finds what the first found
+        looks.clear()
+        time.sleep(1.5)
+        assert looks == []
+        row = engine.rows[0]._replace(denied=99)
+        engine.views[KEYS[0]] = engine.view(KEYS[0])._replace(row=row)
+        engine.rows = (row, *engine.rows[1:])
+        count = len(of(posted, BoxRead))
+        wait(lambda: len(of(posted, BoxRead)) > count)
+
+
+def test_the_only_box_on_screen_is_looked_at_in_every_round() -> None:
+    engine = frozen.FrozenEngine()
+    looks: list[str] = []
+    engine.wait = lambda verb, ref: looks.append(ref) if verb == "view" else None
+    with running(engine) as (publisher, _):
+        publisher.want(KEYS[:1], (), False)
+        wait(lambda: len(looks) >= 8, 10)
+
+
 def test_a_keeper_that_does_not_answer_delays_no_other_box() -> None:
     engine = frozen.FrozenEngine()
     stuck = threading.Event()

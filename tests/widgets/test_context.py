@@ -46,9 +46,12 @@ def test_it_is_what_git_prints_with_that_context(tmp_path: Path, context: int) -
     patch = git_diff(tmp_path, OLD, NEW, 3)
     expected = git_diff(tmp_path, OLD, NEW, min(context, 1000))
     made = with_context(patch, context, NEW)
-    if context != 3:  # the heading of a hunk is git's guess from lines above it
-        made, expected = ([line.split(b" @@")[0] for line in text.split(b"\n")] for text in (made, expected))
-    assert made == expected
+
+    def bare(text: bytes) -> list[bytes]:
+        """Without the headings of the hunks, which git guesses from the lines above."""
+        return [line.split(b" @@")[0] for line in text.split(b"\n")]
+
+    assert bare(made) == bare(expected)
 
 
 def test_any_change_keeps_its_lines_and_numbers_and_applies(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -25,7 +25,8 @@ from backends.trees.listing import Listing
 from backends.trees.remove import remove
 
 DEEPEST = 8  # thin layers over each other, before a base is checked out whole: each costs every lookup
-NEIGHBOURS = 4  # latest layers of a repository that a new base is compared with
+NEIGHBOURS = 4  # layers that a new base is compared with
+OTHERS = 64  # latest layers of other repositories, of which this one may have the trees as well
 FEW = 64  # changes that are always few
 THIN = 0.25  # largest part of a tree that may have changed for a thin layer
 
@@ -33,7 +34,7 @@ THIN = 0.25  # largest part of a tree that may have changed for a thin layer
 def use(paths: BoxPaths, git: Git, tree: str, key: str) -> Layer:
     """The layer of ``tree``, made if need be, written down as used by the box ``paths``.
 
-    ``git`` has the tree; ``key`` is the repository's, among whose layers a near one is looked for.
+    ``git`` has the tree; ``key`` is the repository's, among whose layers a near one is looked for first.
     ``Refused`` for a tree that cannot be checked out.
     """
     with layers.locked(fcntl.LOCK_SH):
@@ -136,7 +137,7 @@ class _Change(NamedTuple):
 def _thin(git: Git, tree: str, key: str, fresh: Path) -> tuple[tuple[str, ...], bytes] | None:
     """A layer of the changes against the nearest known one; ``None`` when none is near."""
     best: tuple[list[_Change], Layer] | None = None
-    for layer in _neighbours(key):
+    for layer in _neighbours(git, key):
         found = _changes(git, layer.tree, tree)
         if found is not None and (best is None or len(found) < len(best[0])):
             best = found, layer
@@ -159,17 +160,30 @@ def _line(row: Row) -> bytes:
     return b"%06o %s %s\t%s\0" % (row.mode, kind, row.oid, row.path)
 
 
-def _neighbours(key: str) -> list[Layer]:
-    """The latest layers of a repository that another one may lie on."""
-    near: list[tuple[float, Layer]] = []
+def _neighbours(git: Git, key: str) -> list[Layer]:
+    """Layers that another one may lie on: the latest of the repository, then of others with a tree it has.
+
+    A second clone has the trees of the first, and a layer is its tree, whoever made it.
+    """
+    near: list[tuple[bool, float, str]] = []
     for folder in layers.root().iterdir():
         about = layers.about(folder) if folder.name.isalnum() else None
-        if about and about["repository_key"] == key and len(about["below"]) < DEEPEST:
-            layer = layers.find(folder.name)
-            if layer is not None:
-                near.append((folder.stat().st_mtime, layer))
-    near.sort(key=lambda pair: pair[0], reverse=True)
-    return [layer for _, layer in near[:NEIGHBOURS]]
+        if about and len(about["below"]) < DEEPEST:
+            near.append((about["repository_key"] == key, folder.stat().st_mtime, folder.name))
+    near.sort(reverse=True)
+    own = [name for mine, _, name in near if mine][:NEIGHBOURS]
+    if len(own) < NEIGHBOURS:
+        own += _held(git, [name for mine, _, name in near if not mine][:OTHERS])
+    return [layer for name in own[:NEIGHBOURS] if (layer := layers.find(name)) is not None]
+
+
+def _held(git: Git, trees: list[str]) -> list[str]:
+    """Those of ``trees`` that the repository has; the same id in another hash function is none of them."""
+    if not trees:
+        return []
+    done = git.call("cat-file", "--batch-check", input="".join(f"{tree}\n" for tree in trees).encode())
+    told = [line.split(b" ") for line in done.stdout.splitlines()]
+    return [os.fsdecode(words[0]) for words in told if len(words) == 3 and words[1] == b"tree"]
 
 
 def _changes(git: Git, old: str, new: str) -> list[_Change] | None:

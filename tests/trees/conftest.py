@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from backends.boxes.layout import BoxPaths, state_dir
-from backends.trees import borrowing, diff, provider, quarantine, remove, repo, snapshot, source
+from backends.trees import borrowing, diff, provider, quarantine, remove, snapshot, source
 from backends.trees.values import Base, Limits, Source, TreeSnapshot
 from tests.support import GIT_ENV
 from tests.trees import layered
@@ -89,8 +89,8 @@ def make_layered() -> Iterator[layered.MakeLayered]:
     """Makes boxes of provider ``overlay`` and removes them with the product's own removal."""
     made: list[BoxPaths] = []
 
-    def make(where: Path, name: str = "one", rev: str = "HEAD") -> layered.Layered:
-        one = layered.make(where, name, rev)
+    def make(where: Path, name: str = "one", rev: str = "HEAD", key: str = "sample") -> layered.Layered:
+        one = layered.make(where, name, rev, key)
         made.append(one.paths)
         return one
 

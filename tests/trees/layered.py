@@ -47,12 +47,12 @@ class Layered(NamedTuple):
         return done.out
 
 
-def make(where: Path, name: str = "one", rev: str = "HEAD") -> Layered:
-    """A box of the repository ``where``."""
+def make(where: Path, name: str = "one", rev: str = "HEAD", key: str = "sample") -> Layered:
+    """A box of the repository ``where``, whose boxes lie below ``key``."""
     origin = source.discover(where)
     assert origin is not None
     base = source.resolve(origin, rev)
-    paths = BoxPaths(state_dir() / "sample" / name)
+    paths = BoxPaths(state_dir() / key / name)
     paths.root.mkdir(parents=True, mode=0o700)
     for folder in (paths.mount, paths.home):
         folder.mkdir(mode=0o700)

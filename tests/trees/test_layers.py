@@ -131,6 +131,28 @@ def test_a_thin_layer_costs_what_changed(big_repo: Path, make_layered: MakeLayer
     assert [path.name for path in layer.files.rglob("*") if path.is_file()] == ["file00001.txt"]
 
 
+def test_a_second_clone_lies_on_the_layers_of_the_first(
+    big_repo: Path, tmp_path: Path, make_layered: MakeLayered
+) -> None:
+    known = make_layered(big_repo, "known")
+    git(tmp_path, "clone", "-q", str(big_repo), "second")
+    (tmp_path / "second" / "one-more.txt").write_text("one more\n")
+    git(tmp_path / "second", "add", "-A")
+    git(tmp_path / "second", "commit", "-qm", "one ahead")
+    layer = layers.find(make_layered(tmp_path / "second", "new", key="second").base.tree)
+    assert layer is not None and layer.below == (known.base.tree,)
+    assert [path.name for path in layer.files.rglob("*")] == ["one-more.txt"]
+
+
+def test_a_layer_whose_tree_a_repository_has_not_is_no_neighbour(
+    repo: Path, tmp_path: Path, make_layered: MakeLayered
+) -> None:
+    make_layered(repo, "known")
+    other = make_repo(tmp_path / "other", {"only.txt": b"here\n"})
+    layer = layers.find(make_layered(other, "new", key="other").base.tree)
+    assert layer is not None and layer.below == ()
+
+
 def test_a_base_far_from_every_known_one_is_whole(tmp_path: Path, make_layered: MakeLayered) -> None:
     repo = make_repo(tmp_path / "r", {f"f{n}": b"%d\n" % n for n in range(100)})
     make_layered(repo, "known")

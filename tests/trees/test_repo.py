@@ -11,7 +11,6 @@ import pytest
 
 from backends.errors import Refused
 from backends.trees import borrowing, inert, packs
-from backends.trees import repo as repos
 from tests.support import GIT_ENV, SMALL_FILES, git, make_repo
 from tests.trees.conftest import Box, MakeBox
 

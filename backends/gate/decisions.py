@@ -149,8 +149,8 @@ def _bounded(text: str, limit: int, what: str) -> None:
 
 # ------------------------------------------------------------------------------------------------- on disk
 
-Stamp = tuple[int, int, int] | None
-"""Which file was read: inode, time of change (ns), size; None where there was none."""
+Stamp = str | None
+"""Which writing was read: a random number that the file begins with; None where there was no file."""
 
 
 def load(paths: BoxPaths, patch: Patch, snapshot: SnapshotInfo) -> tuple[Review, Stamp]:
@@ -159,7 +159,7 @@ def load(paths: BoxPaths, patch: Patch, snapshot: SnapshotInfo) -> tuple[Review,
     What was said of an earlier snapshot is taken over as far as it still holds. ``Refused`` when the file is
     too large or not as :func:`save` wrote it.
     """
-    from backends.gate.decisions_file import parse
+    from backends.gate.decisions_file import parse, stamp_of
 
     try:
         descriptor = os.open(paths.review, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -176,7 +176,7 @@ def load(paths: BoxPaths, patch: Patch, snapshot: SnapshotInfo) -> tuple[Review,
         review = parse(data, patch, Compared.of(snapshot))
     except (ValueError, RecursionError) as error:
         raise _damaged(paths, str(error)) from error
-    return review, (status.st_ino, status.st_mtime_ns, status.st_size)
+    return review, stamp_of(data)
 
 
 def save(paths: BoxPaths, review: Review, patch: Patch, stamp: Stamp) -> Stamp:
@@ -186,7 +186,8 @@ def save(paths: BoxPaths, review: Review, patch: Patch, stamp: Stamp) -> Stamp:
     """
     from backends.gate.decisions_file import encode
 
-    data = encode(review, patch)
+    fresh = os.urandom(8).hex()
+    data = encode(review, patch, fresh)
     if len(data) > FILE_LIMIT:
         raise Refused(
             "the decision was not kept",
@@ -203,7 +204,7 @@ def save(paths: BoxPaths, review: Review, patch: Patch, stamp: Stamp) -> Stamp:
                 code="review-changed",
             )
         write_atomically(paths.review, data)
-        return _stamp(paths)
+    return fresh
 
 
 @contextmanager
@@ -218,11 +219,19 @@ def _turn(paths: BoxPaths) -> Iterator[None]:
 
 
 def _stamp(paths: BoxPaths) -> Stamp:
+    from backends.gate.decisions_file import stamp_of
+
     try:
-        status = os.lstat(paths.review)
+        with open(paths.review, "rb", opener=_plainly) as file:
+            return stamp_of(file.read(64))
     except FileNotFoundError:
         return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
+    except OSError as error:
+        raise _damaged(paths, os.strerror(error.errno or 0)) from error
+
+
+def _plainly(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _damaged(paths: BoxPaths, why: str) -> Refused:

@@ -6,6 +6,7 @@ Paths are text with surrogateescape, masks of lines are ranges (``3-7,12``).
 from __future__ import annotations
 
 import json
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -31,15 +32,18 @@ HISTORY_LIMIT = 1 << 20  # characters, about, of the steps that are kept on disk
 _SMALL = 1 << 1000
 _LEAST = 60  # characters of one file in a step, beside its path and lines
 _KEYS = {
-    "version", "snapshot", "since", "patch", "files", "past", "future", "reviewed", "comments", "summary",
+    "stamp", "version", "snapshot", "since", "patch", "files", "past", "future", "reviewed", "comments",
+    "summary",
 }  # fmt: skip
+_STAMP = re.compile(rb'\{"stamp":"([0-9a-f]{16})",')
 _DIGITS = frozenset("0123456789abcdef")
 
 
-def encode(review: Review, patch: Patch) -> bytes:
-    """The review as it is kept."""
+def encode(review: Review, patch: Patch, stamp: str = "0" * 16) -> bytes:
+    """The review as it is kept; ``stamp`` names this writing of it (16 hexadecimal digits)."""
     files = patch.by_path()
     value = {
+        "stamp": stamp,
         "version": VERSION,
         "snapshot": list(review.snapshot),
         "since": list(review.since) if review.since else None,
@@ -52,6 +56,12 @@ def encode(review: Review, patch: Patch) -> bytes:
         "summary": review.summary,
     }
     return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def stamp_of(data: bytes) -> str:
+    """The stamp that a file begins with, "" when it has none."""
+    match = _STAMP.match(data)
+    return match[1].decode("ascii") if match else ""
 
 
 def digest(decisions: Decisions, patch: Patch) -> str:
@@ -117,7 +127,12 @@ def parse(data: bytes, patch: Patch, snapshot: Compared) -> Review:
     """The review in ``data`` as one of ``snapshot``, whose model is ``patch``; ``ValueError`` for any other
     text. Of another snapshot's review only what still holds is kept."""
     value = json.loads(data.decode("ascii"), object_pairs_hook=_object, parse_constant=_number)
-    if not isinstance(value, dict) or set(value) != _KEYS or value["version"] != VERSION:
+    if (
+        not isinstance(value, dict)
+        or set(value) != _KEYS
+        or value["version"] != VERSION
+        or not stamp_of(data)
+    ):
         raise ValueError(f"it is no review of version {VERSION}")
     files = patch.by_path()
     kept = _compared(value["snapshot"])

@@ -76,6 +76,8 @@ LINES = st.lists(st.sampled_from(WORDS), max_size=14)
 @st.composite
 def texts(draw: Any) -> bytes:
     lines = draw(LINES)
+    if draw(st.booleans()):  # long enough for several hunks
+        lines += [b"line %d" % number for number in range(draw(st.integers(20, 60)))] + draw(LINES)
     text = b"\n".join(lines)
     return text + b"\n" if lines and draw(st.booleans()) else text
 
@@ -84,7 +86,7 @@ def texts(draw: Any) -> bytes:
 def edited(draw: Any, text: bytes) -> bytes:
     """The text with a few lines removed, added or replaced, and perhaps another end."""
     lines = text.split(b"\n")
-    for _ in range(draw(st.integers(1, 5))):
+    for _ in range(draw(st.integers(1, 8))):
         at = draw(st.integers(0, len(lines)))
         word = draw(st.sampled_from(WORDS))
         lines[at : at + draw(st.integers(0, 2))] = [word] * draw(st.integers(0, 2))

@@ -211,6 +211,9 @@ def test_a_file_that_is_too_large_no_file_or_a_link_is_refused(world: World, tmp
     path.unlink()
     path.symlink_to(tmp_path / "x")
     refused()
+    with pytest.raises(Refused, match="cannot be read"):
+        save(world.paths, Review(Compared.of(snapshot)), patch, None)
+    assert not (tmp_path / "x").exists()
 
 
 # ------------------------------------------------------------------------------------------------ strict

@@ -13,11 +13,21 @@ From a diff of two trees to what may be applied::
     compose_tree(quarantine, selection)                 # a tree object of the quarantine
     selected_patch(quarantine, selection)               # a patch that `git apply` takes on the base
 
+A screen does not keep decisions itself::
+
+    view = engine.review(ref)                           # .progress: what is decided, for lists and headers
+    desk = engine.decisions(ref, who, view=view)        # backends.verbs.reviewing.Desk: saved at every act
+    desk.set([(path, marks_of(desk.file(path), "@2"))], ACCEPTED); desk.undo(); desk.redo()
+    desk.mark(path); desk.comment(path, "new", 7, "why?"); desk.change(lambda review: review.uncomment(1))
+    hunk_counts(file, desk.review.history.now.of(path)) # for one file, cheap; desk.progress() counts all
+    compose_tree(desk.git, desk.selection())            # check this tree again before it is applied
+    desk.close()                                        # one journal record for the sitting
+
 A line is named by its side and number: old lines are removed, new ones added, as ``PatchIndex.old`` and
 ``.new`` of the viewer count them, and hunk ``n`` of a file is the viewer's ``n``-th of it. Beside its lines a
 file has parts (:data:`EXISTS`, :data:`NAME`, :data:`MODE`, :data:`CONTENT`), which are decided alike. What is
 undecided is not taken. Rules: :mod:`.selecting` (what needs what), :mod:`.composing` (order of lines, line
-ends). Kept on disk by :mod:`backends.gate.decisions`; a screen opens them with ``Engine.decisions``.
+ends). Kept on disk by :mod:`backends.gate.decisions`.
 """
 
 from __future__ import annotations

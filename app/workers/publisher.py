@@ -46,8 +46,11 @@ STAT_PERIOD = 20.0
 READERS = 2
 """Trees read at the same time."""
 
-DIFF_SHARE = 10
+DIFF_SHARE = 4
 """Readings take at most one part in this many of a box's time, however large its tree is."""
+
+STAT_SHARE = 10
+"""The same, when only its figures are on screen."""
 
 CREDIT = 0.25
 """Seconds of reading that a tree at rest saves up: the first changes after it are shown at once, a box that
@@ -114,11 +117,11 @@ class _Tree:
     def next(self) -> float:
         return max(self.due, self.earliest)
 
-    def was_read(self, began: float, now: float) -> None:
+    def was_read(self, began: float, now: float, share: int) -> None:
         """A reading took from ``began`` to ``now``: another one may begin once it is paid for."""
-        saved = min(CREDIT, self.credit + (began - self.settled) / DIFF_SHARE)
+        saved = min(CREDIT, self.credit + (began - self.settled) / share)
         self.credit, self.settled = saved - (now - began), now
-        self.earliest = now + DIFF_SHARE * max(0.0, -self.credit)
+        self.earliest = now + share * max(0.0, -self.credit)
 
 
 class _Asked:
@@ -338,8 +341,8 @@ class Publisher:
             now = time.monotonic()
         with self._lock:
             tree = self._trees.setdefault(key, _Tree())
-            tree.was_read(began, now)
             looked_at = key in self._diffs  # now: the screen may have changed meanwhile
+            tree.was_read(began, now, DIFF_SHARE if looked_at else STAT_SHARE)
             if tree.touched >= began:  # it may have been read before that change
                 tree.due = now + (SETTLE if looked_at else STAT_SETTLE)
             else:

@@ -157,18 +157,20 @@ class DiffView(DiffRows):
         if row >= 0:
             self._stand_on(self.shown.place_of(row))
 
-    def step_hunk(self, steps: int) -> None:
-        """Brings the next (or previous) hunk of what is shown to the top."""
+    def step_hunk(self, steps: int) -> bool:
+        """Brings the next (or previous) hunk of what is shown to the top; false when there is none."""
         here = self.row
         hunks = [hunk.first for hunk in self.index.hunks if self._first <= hunk.first < self._last]
         if steps > 0:
             target = next((first for first in hunks if first > here), None)
         else:
             target = next((first for first in reversed(hunks) if first < here), None)
-        if target is not None:
-            place = self.shown.place_of(target)
-            self.scroll_to(y=place, animate=False)
-            self._stand_on(place)
+        if target is None:
+            return False
+        place = self.shown.place_of(target)
+        self.scroll_to(y=place, animate=False)
+        self._stand_on(place)
+        return True
 
     # ------------------------------------------------------------ searching
 

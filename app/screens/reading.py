@@ -81,6 +81,16 @@ class Reading(BoxVerbs):
         self._goal = event.row
         self.files.select_file(event.file)
 
+    def step_hunk(self, steps: int) -> None:
+        """The next hunk or the one before; beyond the file's last, that of the file that follows."""
+        if self.diff.step_hunk(steps) or self._shown is None:
+            return
+        beyond = [hunk for hunk in self.index.hunks if (hunk.file - self._shown) * steps > 0]
+        if beyond:
+            hunk = beyond[0 if steps > 0 else -1]
+            self._goal = hunk.first
+            self.files.select_file(hunk.file)
+
     def reading_line(self) -> Line:
         """What the diff shows and how, for its frame."""
         view = self.diff

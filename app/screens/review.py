@@ -164,10 +164,10 @@ class ReviewScreen(Reading):
         self.files.step_file(-1)
 
     def do_next_hunk(self) -> None:
-        self.query_one(DiffView).step_hunk(1)
+        self.step_hunk(1)
 
     def do_last_hunk(self) -> None:
-        self.query_one(DiffView).step_hunk(-1)
+        self.step_hunk(-1)
 
     def do_reviewed(self) -> None:
         self.query_one(FileList).mark_reviewed()

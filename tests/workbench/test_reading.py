@@ -67,6 +67,18 @@ async def test_search_finds_goes_to_other_files_and_gives_the_keys_back() -> Non
         assert stage.app.screen.focused == diff
 
 
+async def test_hunks_are_stepped_through_from_file_to_file() -> None:
+    async with play(engine()) as stage:
+        await to_gate(stage)
+        _, diff, files = parts(stage)
+        seen = []
+        for key in ("l", "l", "l", "l", "h", "h", "h"):
+            await stage.press(key)
+            await stage.pilot.pause()
+            seen.append((files.file, diff.hunk))
+        assert seen == [(0, 1), (1, 2), (2, 3), (2, 3), (1, 2), (0, 1), (0, 0)]
+
+
 async def test_more_and_less_context_come_from_the_file_and_keep_the_place() -> None:
     async with play(engine()) as stage:
         await to_gate(stage)

@@ -116,6 +116,14 @@ def make_big_repo(path: Path, count: int) -> Path:
     return path
 
 
+def children() -> set[int]:
+    """Our own children that run or wait to be collected (proc_tid_children(5)), of every thread."""
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        found |= {int(word) for word in (task / "children").read_text().split()}
+    return found
+
+
 def wait_until(
     condition: Callable[[], bool], what: str, *, timeout: float = 10.0, step: float = 0.02
 ) -> None:

@@ -25,7 +25,8 @@ from backends.boxes.layout import BoxPaths
 from backends.keeper import address, peer, protocol, surroundings
 from backends.keeper.log import Log
 from backends.keeper.main import raise_limits
-from backends.kernel import inotify, title
+from backends.kernel import inotify, seccomp, title
+from backends.kernel.seccomp import FilterSpec
 from backends.kernel.syscalls import close_from
 from backends.tiers.launcher import Builder
 from backends.trees.intact import Intact
@@ -49,6 +50,9 @@ def load() -> None:
     from backends.trees import verification
 
     words.load()
+    for opens in ("writes", "all", "none"):
+        for renames in (True, False):
+            seccomp.build(FilterSpec(opens=opens, connects=opens != "none", renames=renames))
     del encodings, keeper, main, requests, server, state, verification
     del networking, process, starting, supervised, workspace
 

@@ -131,9 +131,21 @@ class Notice(NamedTuple):
     errno: int | None
 
 
+_built: dict[tuple[FilterSpec, str], bytes] = {}
+
+
 def build(spec: FilterSpec, arch: str | None = None) -> bytes:
-    """The filter for ``spec`` as an array of ``struct sock_filter``."""
+    """The filter for ``spec`` as an array of ``struct sock_filter``; assembled once in a process.
+
+    Not kept on disk: whoever could write there would decide what a box may call.
+    """
     where = arch or syscalls.architecture()
+    if (spec, where) not in _built:
+        _built[spec, where] = _assembled(spec, where)
+    return _built[spec, where]
+
+
+def _assembled(spec: FilterSpec, where: str) -> bytes:
     asm = Assembler()
     asm.load(SECCOMP_DATA_ARCH)
     asm.equal(AUDIT_ARCH[where], "native")

@@ -17,7 +17,9 @@ everything else                                       counted by address, protoc
                                                       message (administratively prohibited)
 ====================================================  =====================================================
 
-The filter (priority -150) comes before the redirection (-100), so it sees what the program asked for.
+The filter (priority -150) comes before the redirection (-100), so it sees what the program asked for. What
+stays on loopback is not tracked (priority -300), but for connections with the relay: the kernel drops what
+finds no room in its table of connections before any rule sees it, so a box that filled it went uncounted.
 """
 
 from __future__ import annotations
@@ -49,8 +51,8 @@ from backends.kernel.nftables import (
 )
 
 DENIED_SIZE = 4096  # rows of each set of refused destinations; a keeper reads all of them at a time
-FILTER, NAT, REFUSE = "filter", "nat", "refuse"
-PRIORITY_FILTER, PRIORITY_NAT = -150, -100
+RAW, FILTER, NAT, REFUSE = "raw", "filter", "nat", "refuse"
+PRIORITY_RAW, PRIORITY_FILTER, PRIORITY_NAT = -300, -150, -100
 
 _HOOK_OUTPUT = 3  # NF_INET_LOCAL_OUT
 _DROP, _ACCEPT, _GOTO = 0, 1, -4
@@ -64,7 +66,7 @@ _CT_STATE, _ESTABLISHED_OR_RELATED = 0, 0x6
 _EQUAL, _UNEQUAL = 0, 1
 _UPDATE = 1  # NFT_DYNSET_OP_UPDATE
 _RESET, _ICMPX, _PROHIBITED = 1, 2, 3
-_PORT_AT, _PORT_LENGTH = 2, 2  # the destination's port in a header of TCP and UDP
+_SOURCE_PORT_AT, _PORT_AT, _PORT_LENGTH = 0, 2, 2  # in a header of TCP and UDP
 TCP, UDP = bytes([socket.IPPROTO_TCP]), bytes([socket.IPPROTO_UDP])
 
 
@@ -73,10 +75,15 @@ class Version(NamedTuple):
 
     width: int
     protocol: bytes  # NFPROTO number
-    offset: int  # of the destination in the header
+    source: int  # offset of the source in the header
+    offset: int  # of the destination
+    loopback: bytes  # the address that the relay listens at
 
 
-VERSIONS = (Version(4, b"\x02", 16), Version(16, b"\x0a", 24))
+VERSIONS = (
+    Version(4, b"\x02", 12, 16, bytes((127, 0, 0, 1))),
+    Version(16, b"\x0a", 8, 24, bytes(15) + b"\x01"),
+)
 
 
 class Encoded(NamedTuple):
@@ -98,9 +105,11 @@ def encode() -> Encoded:
     out.counter(TOTAL)
     out.counter(OTHERS)
     out.chain(REFUSE)
+    out.chain(RAW, "filter", PRIORITY_RAW, _ACCEPT)
     out.chain(FILTER, "filter", PRIORITY_FILTER, _DROP)
     out.chain(NAT, "nat", PRIORITY_NAT, _ACCEPT)
     _refuse(out)
+    _raw(out)
     _filter(out)
     _nat(out)
     return Encoded(out.batch(), tuple(out.labels), f"pyroute2 {pyroute2.__version__}")
@@ -111,6 +120,14 @@ def _refuse(out: _Encoder) -> None:
     reset = _expression("reject", type=_RESET, icmp_code=0)
     out.rule(REFUSE, "a reset for refused TCP", *_protocol(TCP), reset)
     out.rule(REFUSE, "an ICMP answer for the rest", _expression("reject", type=_ICMPX, icmp_code=_PROHIBITED))
+
+
+def _raw(out: _Encoder) -> None:
+    for version in VERSIONS:
+        for address, port in ((version.source, _SOURCE_PORT_AT), (version.offset, _PORT_AT)):
+            relay = _relay(version, address, port)
+            out.rule(RAW, "connections with the relay are tracked", *relay, *_verdict(_ACCEPT))
+    _loopback(out, RAW, _untracked())
 
 
 def _filter(out: _Encoder) -> None:
@@ -128,13 +145,14 @@ def _filter(out: _Encoder) -> None:
     out.rule(FILTER, "a counter of refusals without a row", _count(OTHERS), *_verdict(_GOTO, REFUSE))
 
 
-def _loopback(out: _Encoder, chain: str) -> None:
+def _loopback(out: _Encoder, chain: str, act: tuple[_Expression, ...] = ()) -> None:
     """The box's own loopback stays its own, also where a listed network is as wide as to cover it."""
     four, six = VERSIONS
+    act = act or _verdict(_ACCEPT)
     loopback4 = (_payload(_NETWORK, four.offset, 1, _REG_ONE), _compare(b"\x7f"))
     loopback6 = (_payload(_NETWORK, six.offset, six.width, _REG_ONE), _compare(bytes(15) + b"\x01"))
-    out.rule(chain, "loopback", *_version(four), *loopback4, *_verdict(_ACCEPT))
-    out.rule(chain, "loopback of IPv6", *_version(six), *loopback6, *_verdict(_ACCEPT))
+    out.rule(chain, "loopback", *_version(four), *loopback4, *act)
+    out.rule(chain, "loopback of IPv6", *_version(six), *loopback6, *act)
 
 
 def _nat(out: _Encoder) -> None:
@@ -201,6 +219,22 @@ def _established() -> tuple[_Expression, ...]:
 
 def _count(name: str) -> _Expression:
     return _expression("objref", imm_type=OBJECT_COUNTER, imm_name=name)
+
+
+def _untracked() -> tuple[_Expression, ...]:
+    return ({"attrs": [("NFTA_EXPR_NAME", "notrack")]},)
+
+
+def _relay(version: Version, address_at: int, port_at: int) -> tuple[_Expression, ...]:
+    """TCP whose source or destination is where the relay listens; nobody else can have address and port."""
+    return (
+        *_version(version),
+        *_protocol(TCP),
+        _payload(_NETWORK, address_at, version.width, _REG_ONE),
+        _compare(version.loopback),
+        _payload(_TRANSPORT, port_at, _PORT_LENGTH, _REG_ONE),
+        _compare(struct.pack("!H", RELAY_PORT)),
+    )
 
 
 def _listed(version: Version, name: str) -> tuple[_Expression, ...]:

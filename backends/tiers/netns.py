@@ -20,6 +20,10 @@ DNS_PORT = 53
 BACKLOG = 1024  # connections that may wait for the relay
 DNS_BACKLOG = 64
 IPV6_OFF = "/proc/sys/net/ipv6/conf/lo/disable_ipv6"
+# Seconds that the kernel remembers an ended connection to the relay; with its usual 120 a box could fill the
+# table, and what finds no room there is dropped before the filter counts it (nf_conntrack-sysctl.rst).
+ENDED = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait"
+REMEMBERED = b"5"
 SOCKETS = 7  # of one box, in the order of build()
 
 _FAMILIES = (socket.AF_INET, socket.AF_INET6)
@@ -59,15 +63,25 @@ def build(plan: NetworkPlan) -> tuple[socket.socket, ...]:
         made += [_bound(family, socket.SOCK_STREAM, _ANY, DNS_PORT, DNS_BACKLOG) for family in _FAMILIES]
     except OSError as error:
         raise BuildError("network", "relay and name server listen inside", error) from error
-    return (*made, _filter(plan))
+    nft = _filter(plan)
+    try:
+        _set(ENDED, REMEMBERED)
+    except OSError as error:
+        raise BuildError("nftables", "the kernel soon forgets ended connections", error) from error
+    return (*made, nft)
 
 
 def _allow_ipv6() -> None:
     """Undoes what a host may hand on to new network namespaces (net.core.devconf_inherit_init_net)."""
-    fd = os.open(IPV6_OFF, os.O_RDWR | os.O_CLOEXEC)
+    _set(IPV6_OFF, b"0")
+
+
+def _set(path: str, value: bytes) -> None:
+    """Sets a value of this network namespace, unless it is that already. ``OSError``."""
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        if os.read(fd, 2).strip() != b"0":
-            os.pwrite(fd, b"0", 0)
+        if os.read(fd, 16).strip() != value:
+            os.pwrite(fd, value, 0)
     finally:
         os.close(fd)
 

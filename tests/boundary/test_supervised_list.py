@@ -259,3 +259,50 @@ def test_without_a_list_nothing_is_reached_and_everything_is_counted() -> None:
 def test_a_box_of_the_process_tier_has_no_such_network() -> None:
     with harness.box() as box:
         assert box.live.network is None
+
+
+def test_traffic_on_loopback_takes_no_room_in_the_table_of_connections() -> None:
+    """The kernel drops what finds no room there before a rule counts it: a box could try unseen."""
+    with listed("203.0.114.5:443", "[2001:db9::5]:443") as box:
+        assert box.live.network is not None
+        seen = Seen(box)
+        result = box.python(
+            """
+import socket
+def held():
+    return int(open("/proc/sys/net/netfilter/nf_conntrack_count").read())
+before = held()
+for family, any, to in ((2, "0.0.0.0", "127.{}.{}.9"), (10, "::", "::1")):
+    with socket.socket(family, 2) as server, socket.create_server((any, 7000), family=family) as listener:
+        server.bind((any, 7000))
+        for n in range(300):
+            where = to.format(n >> 8, n & 255)
+            with socket.socket(family, 2) as s:
+                s.sendto(b"x", (where, 7000))
+            data, sender = server.recvfrom(9)
+            server.sendto(data, sender)
+            with socket.create_connection((where, 7000), 5) as s:
+                listener.accept()[0].close()
+                assert s.recv(1) == b""
+print(held() - before)
+# Only the relay has its port on its address; at others of loopback it makes no difference.
+for n in range(20):
+    s = socket.socket()
+    s.setsockopt(1, 2, 1)
+    s.bind(("127.0.0.2", 61999))
+    s.connect_ex((f"127.0.1.{n}", 9))
+print(held() - before)
+print(open("/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait").read())
+"""
+        )
+        assert result.out.split() == ["0", "0", "5"], (result.out, result.err)
+        assert box.python(CONNECT, "203.0.114.5/443", "2001:db9::5/443").out.count(" 0\n") == 2
+        for listener, wanted in (
+            (box.live.network.relay4, ("203.0.114.5", 443)),
+            (box.live.network.relay6, ("2001:db9::5", 443)),
+        ):
+            listener.settimeout(5)
+            client, _ = listener.accept()
+            with client:
+                assert original(client) == wanted
+        assert seen.packets == {}

@@ -49,9 +49,10 @@ class Losses:
         self._record = record
         self._counts: dict[str, int] = {}
 
-    def add(self, what: str) -> None:
-        """One of ``what`` (denials, execs, opens, connects) was not seen."""
-        self._counts[what] = self._counts.get(what, 0) + 1
+    def add(self, what: str, count: int = 1) -> None:
+        """``count`` of ``what`` (denials, execs, opens, connects) were not seen."""
+        if count:
+            self._counts[what] = self._counts.get(what, 0) + count
 
     def tick(self) -> None:
         """A second has passed."""

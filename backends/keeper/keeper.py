@@ -33,9 +33,12 @@ from backends.keeper.state import Live, State
 from backends.kernel import cgroups
 from backends.kernel.seccomp import FilterSpec
 from backends.tiers.protocol import BoxNetwork, LaunchSpec, LiveBox
-from backends.values import Claim, ProcessId
+from backends.values import Claim, NotObserved, ProcessId
 
 if TYPE_CHECKING:
+    import socket
+
+    from backends.keeper.audited import Audited
     from backends.keeper.egress import Egress
 
 END_PATIENCE = 1.0  # seconds that init gets to end the tree itself before it is killed
@@ -99,6 +102,7 @@ class Keeper:
                 touched=self._touched,
                 moves=self._moves(box.notify) if filter_spec.renames else None,
             )
+        self.audited = self._audited(box.audit) if box.audit is not None else None
         self.sessions = Sessions(
             loop,
             self.link,
@@ -152,12 +156,14 @@ class Keeper:
 
     def begin(self, person: str) -> None:
         """Init has proved its claims: count, and take sessions from now on."""
+        policy = self.spec.policy
+        reach = Reach(policy, self.box.inside_tree, self.box.inside_home, person)
         if self.gate is not None:
-            policy = self.spec.policy
-            reach = Reach(policy, self.box.inside_tree, self.box.inside_home, person)
             self.gate.begin(reach, Network(policy, self.egress.asked if self.egress else None))
         if self.egress is not None:
             self.egress.begin()
+        if self.audited is not None:
+            self.audited.begin(lambda path, want: reach.judge(path, want).allowed)
         self.exits.begin()
         self._tick()
         self._look()
@@ -170,6 +176,8 @@ class Keeper:
             self.gate.tick()
         if self.egress is not None:
             self.egress.tick()
+        if self.audited is not None:
+            self.audited.tick()
         if self.recorder.subscribers:
             self.recorder.read_back()
         if not self.stopping and self.state.now == "running":
@@ -181,6 +189,8 @@ class Keeper:
             self.gate.count_up()
         if self.egress is not None:
             self.egress.count_up()
+        if self.audited is not None:
+            self.audited.count_up()
         self.exits.count_up()
         self.limits.count_up()
         self.denials.flush()
@@ -199,6 +209,19 @@ class Keeper:
             self.denials.add,
             self.recorder.note,
             box=self.spec.box_name,
+        )
+
+    def _audited(self, sock: socket.socket) -> Audited:
+        from backends.keeper.audited import Audited  # only where root reads the host's audit
+
+        return Audited(
+            self.loop,
+            self.log,
+            sock,
+            self.box.init.pid,
+            self.spec.policy.observe,
+            deny=self.deny,
+            record=self.recorder.note,
         )
 
     def _moves(self, notify: int) -> Moves:
@@ -287,6 +310,11 @@ class Keeper:
         proofs = message.get("proofs")
         claims = tuple(Claim(*row) for row in proofs) if isinstance(proofs, list) else ()
         failed = [claim for claim in claims if claim.result == "failed"]
+        if self.audited is not None and not self.audited.known():
+            self.audited.close()
+            self.audited = None
+            silent = NotObserved("landlock", "no audit record came of a refusal that init provoked")
+            self.box = self.box._replace(not_observed=(*self.box.not_observed, silent))
         if failed:
             self._answer_ready(None, f"the proof that {failed[0].text} failed: {failed[0].evidence}")
         else:
@@ -398,6 +426,8 @@ class Keeper:
         if self.gate is not None:
             self.gate.tick()
             self.gate.close()
+        if self.audited is not None:
+            self.audited.close()
         self._exits.tick()
         self.exits.close()
         self.limits.close()

@@ -75,6 +75,7 @@ HIGHEST_ABI = 7  # the newest level this module knows; a later kernel is used as
 ABI_VARIABLE = "CLOCHE_LANDLOCK_ABI"
 
 _CREATE_RULESET_VERSION = 1 << 0
+_RESTRICT_SELF_LOG_NEW_EXEC_ON = 1 << 1
 _RULE_PATH_BENEATH = 1
 _RULE_NET_PORT = 2
 
@@ -129,13 +130,15 @@ def restrict(
     scope: int = SCOPE_ALL,
     net: int = 0,
     ports: Iterable[tuple[int, int]] = (),
+    audited: bool = False,
 ) -> Domain:
     """Confines the calling thread and all that it will start, and sets no_new_privs.
 
     ``rules`` are pairs of a path (or an open descriptor, best ``O_PATH``) and the access allowed beneath it;
     rights that the level does not know are dropped from a rule, rights of folders from a rule on a file.
     ``net`` is the mask of TCP rights to handle, ``ports`` the (port, access) pairs that stay allowed. ``abi``
-    forces a lower level. Returns what is handled now. A path that does not exist raises
+    forces a lower level; ``audited`` has the kernel log refusals also of programs that are executed later,
+    from ABI 7 on. Returns what is handled now. A path that does not exist raises
     ``FileNotFoundError``; other failures raise ``OSError`` named by the call, and nothing is restricted then.
     """
     offered = _offered()
@@ -154,7 +157,8 @@ def restrict(
                 attributes = struct.pack("=QQ", access & handled.net, port)
                 syscall("landlock_add_rule", ruleset, _RULE_NET_PORT, attributes, 0)
         prctl(PR_SET_NO_NEW_PRIVS, 1)
-        syscall("landlock_restrict_self", ruleset, 0)
+        logged = _RESTRICT_SELF_LOG_NEW_EXEC_ON if audited and level >= 7 else 0
+        syscall("landlock_restrict_self", ruleset, logged)
     finally:
         os.close(ruleset)
     return handled

@@ -83,6 +83,11 @@ def _file(refused: Refused) -> Remedy:
     key = "fs.write" if refused.kind == "fs-write" else "fs.read"
     path = refused.object
     mask = refused.rule.partition("fs.deny = ")[2]
+    if refused.rule.startswith("no "):
+        # Landlock grants what the mounts show: it alone refuses kinds of files, and some of /dev and /proc.
+        right = refused.rule.removeprefix("no ").removesuffix(" granted")
+        where = f"built-in rule: Landlock grants no {right} there"
+        return _none(where, f"{path}: {refused.rule}, to no box", "no key of a profile grants it")
     if mask:
         where = _source(refused, f"fs.deny[{mask}]")
         there = refused.home + path[1:] if path.startswith("~") else path

@@ -33,6 +33,7 @@ class Order(NamedTuple):
     settings: Settings
     network: NetworkPlan | None
     plan: bytes  # see unpack
+    audited: bool = False  # the kernel is to tell what Landlock refuses
 
     def root(self) -> RootPlan:
         """The plan of the root, unpacked, with the layers where they are shown by now."""

@@ -78,6 +78,7 @@ class LiveBox(NamedTuple):
     inside_home: str
     pid_namespace: int = 0  # inode of the box's process namespace, 0 where it shares the host's
     network: BoxNetwork | None = None  # of the tiers that hold a box to a list of destinations
+    audit: socket.socket | None = None  # where root may hear what Landlock refuses
 
 
 class Tier(Protocol):

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from backends.tiers.networking import Networking
 
 
-def not_observed(policy: Policy, held: Held, networking: Networking | None = None) -> tuple[NotObserved, ...]:
-    """The kinds of refusal that this tier cannot see under ``policy``, each with the reason."""
+def not_observed(
+    policy: Policy, held: Held, networking: Networking | None = None, silent: str = ""
+) -> tuple[NotObserved, ...]:
+    """The kinds of refusal that this tier cannot see under ``policy``, each with the reason.
+
+    ``silent``: why Landlock's own records cannot be read.
+    """
     rows = []
     if networking is None:
         rows.append(NotObserved("dns", "this tier runs no resolver that could see names"))
@@ -27,6 +32,8 @@ def not_observed(policy: Policy, held: Held, networking: Networking | None = Non
         rows.append(NotObserved("fs-write", 'observe = "none": opens are not asked about'))
         if networking is None:
             rows.append(NotObserved("net", 'observe = "none": connects are not asked about'))
+    if silent:
+        rows.append(NotObserved("landlock", f"what Landlock refuses beside opens and execs: {silent}"))
     if policy.observe != "all":
         rows.append(NotObserved("fs-read", 'reads are counted only with observe = "all"'))
     return tuple(rows)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from backends import trace
 from backends.errors import Refused
-from backends.kernel import cgroups
+from backends.kernel import audit, cgroups, landlock
 from backends.tiers import etc, launcher, limits, planning, received
 from backends.tiers.limits import Held
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
@@ -25,14 +26,16 @@ def start(
     for first in refusals:
         raise Refused(f"the {tier} tier cannot take {first.key}", first.why, first.remedy, code="tier")
     held = limits.hold(_group_name(spec), spec.policy.resources, confined=True)
+    silent = audit.unavailable(landlock.abi())
+    heard = None if silent else audit.listen()
     try:
         trace.point("launch: limits")
         prepared = planning.prepare(spec, held, networking)
         trace.point("launch: plan")
-        launched = launcher.launch(prepared.build, spec.begun)
+        launched = launcher.launch(prepared.build._replace(audited=heard is not None), spec.begun)
         trace.point("launch: boundary")
     except launcher.LaunchError as error:
-        _remove(held)
+        _give_up(held, heard)
         raise Refused(
             f"the {tier} tier cannot start box {spec.box_name}",
             f"{error.what}: {error.why}",
@@ -40,7 +43,7 @@ def start(
             code=f"launch-{error.stage}",
         ) from error
     except BaseException:
-        _remove(held)
+        _give_up(held, heard)
         raise
     return LiveBox(
         init=launched.init,
@@ -49,17 +52,20 @@ def start(
         notify=launched.notify,
         death=launched.death,
         enforcement=(*prepared.enforcement, received.shared(prepared.build.root.shares, launched.unset)),
-        not_observed=received.not_observed(spec.policy, held, networking),
+        not_observed=received.not_observed(spec.policy, held, networking, silent),
         cgroups=held.groups.folders,
         inside_tree=etc.TREE,
         inside_home=etc.HOME,
         pid_namespace=launched.namespace,
         network=networking.live(launched.network, launched.hosts) if networking else None,
+        audit=heard,
     )
 
 
-def _remove(held: Held) -> None:
+def _give_up(held: Held, heard: socket.socket | None) -> None:
     cgroups.remove(held.groups.folders)
+    if heard is not None:
+        heard.close()
 
 
 def _group_name(spec: LaunchSpec) -> str:

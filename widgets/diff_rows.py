@@ -87,6 +87,7 @@ class DiffRows(LineView):
         self._marks: Mapping[bytes, LineMarks] = {}
         self._shown: Shown | None = None
         self._selection: Selection | None = None
+        self._known: Selection = NO_SELECTION
         self._covers: tuple[Selection, Container[int]] = (NO_SELECTION, ())
         self._folded = b""
         self._cells = 1
@@ -107,6 +108,7 @@ class DiffRows(LineView):
         """What is shown, or how, is another: rows are placed and drawn anew."""
         self._shown = None
         self._selection = None
+        self._known = NO_SELECTION
         fold = self.blanks == FOLDED
         self._folded = blank_changes(self.index, self._first, self._last) if fold else b""
         self._forget()
@@ -284,7 +286,9 @@ class DiffRows(LineView):
     def selection(self) -> Selection:
         """What a decision would be about now."""
         if self._selection is None:
-            self._selection = units.select(self.index, self.shown, self.unit, self.place, self._anchor)
+            self._selection = self._known = units.select(
+                self.index, self.shown, self.unit, self.place, self._anchor, self._known
+            )
         return self._selection
 
     @property

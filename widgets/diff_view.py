@@ -160,11 +160,11 @@ class DiffView(DiffRows):
     def step_hunk(self, steps: int) -> bool:
         """Brings the next (or previous) hunk of what is shown to the top; false when there is none."""
         here = self.row
-        hunks = [hunk.first for hunk in self.index.hunks if self._first <= hunk.first < self._last]
         if steps > 0:
-            target = next((first for first in hunks if first > here), None)
+            hunks = self.index.hunks_in(max(here + 1, self._first), self._last)
         else:
-            target = next((first for first in reversed(hunks) if first < here), None)
+            hunks = self.index.hunks_in(self._first, here)
+        target = self.index.hunks[hunks[0 if steps > 0 else -1]].first if hunks else None
         if target is None:
             return False
         place = self.shown.place_of(target)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from backends.snapshots import CheckRow, FileChange
-from widgets.ink import Line, Run, line, width_of
+from widgets.ink import Line, Run, crop_line_left, fill_line, line, width_of
 from widgets.lines import RowView
-from widgets.visible import fitted
+from widgets.suspects import named, suspects
+from widgets.visible import text_of
 
 KINDS = {
     "A": ("A", "added"),
@@ -212,7 +213,8 @@ class FileList(RowView[TreeRow]):
         decided = DECIDED.get(self._decided.get(row.path, ""), Run("")) if not row.files else Run("")
         figures = line(*figures, decided)
         room = width - 6 - (len(indent.text) - 1) - width_of(figures)
-        name = fitted(row.name, max(4, room), here, keep="tail")
+        room = max(4, room)
+        name = fill_line(crop_line_left(named(row.name[-4 * room - 64 :], here), room), room)
         return (seen, sign, indent, letter, *name, *figures)
 
     def _sign(self, row: TreeRow) -> Run:
@@ -222,12 +224,17 @@ class FileList(RowView[TreeRow]):
         verdicts = {self._worst.get(self.changes[place].path, "") for place in places}
         if "refuse" in verdicts:
             return Run("✗", "denial strong")
-        if "warn" in verdicts or any(place in self._suspects for place in places):
+        odd = any(place in self._suspects for place in places) or _odd_name(row.name)
+        if "warn" in verdicts or odd:
             return Run("!", "look strong")
         return Run(" ")
 
     def empty_line(self) -> Line:
         return line(("no file differs from the base", "idle"))
+
+
+def _odd_name(name: bytes) -> bool:
+    return not name.isascii() and any(suspect.kind for suspect in suspects(text_of(name)))
 
 
 def _figures(change: FileChange) -> Line:

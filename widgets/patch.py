@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from itertools import accumulate, repeat
 from operator import add, mul, sub
 from typing import NamedTuple
@@ -37,6 +37,10 @@ class Hunk(NamedTuple):
     first: int  # row of the @@ line
     last: int  # row after the hunk's last
     file: int  # place in the list of files
+
+
+def _first(hunk: Hunk) -> int:
+    return hunk.first
 
 
 class FileRows(NamedTuple):
@@ -75,6 +79,11 @@ class PatchIndex(NamedTuple):
             else:
                 high = middle
         return low if low < len(self.files) and self.files[low].first <= row else None
+
+    def hunks_in(self, first: int, last: int) -> range:
+        """The places of the hunks that begin within these rows, by bisection."""
+        start = bisect_left(self.hunks, first, key=_first)
+        return range(start, bisect_left(self.hunks, last, lo=start, key=_first))
 
     def row_of(self, offset: int) -> int:
         """The row that holds a byte of the patch; -1 for bytes that are in no row (signs, line ends)."""

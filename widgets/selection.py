@@ -68,15 +68,27 @@ class Selection(NamedTuple):
 NO_SELECTION = Selection(LINE, b"", None, None, (), 0, 0, False)
 
 
-def select(index: PatchIndex, shown: Shown, unit: str, place: int, anchor: int | None = None) -> Selection:
+def select(
+    index: PatchIndex,
+    shown: Shown,
+    unit: str,
+    place: int,
+    anchor: int | None = None,
+    known: Selection = NO_SELECTION,
+) -> Selection:
     """The selection of the cursor at ``place``; ``anchor`` is where a range was begun. In two columns a line
-    is what stands on both sides."""
+    is what stands on both sides. ``known`` is one of the same patch: the answer when it is still right."""
     if not len(shown) or not 0 <= place < len(shown):
         return NO_SELECTION
     here = shown.rows_at(place)[-1]
     file, hunk = index.file_at(here), index.hunk_at(here)
     path = index.files[file].path if file is not None else b""
     rows: Sequence[int]
+    if unit == LINE and hunk is not None and index.hunks[hunk].first == here:
+        unit = HUNK  # its header stands for it
+    same = anchor is None and known.unit == unit and known.file == file
+    if same and (unit == FILE or (unit == HUNK and hunk is not None and known.hunk == hunk)):
+        return known
     if anchor is not None:
         unit = RANGE
         low, high = sorted((max(0, min(anchor, len(shown) - 1)), place))
@@ -86,6 +98,7 @@ def select(index: PatchIndex, shown: Shown, unit: str, place: int, anchor: int |
             rows = sorted({*shown.left[low : high + 1], *shown.right[low : high + 1]} - {-1})
     elif unit == FILE and file is not None:
         rows = range(index.files[file].first, index.files[file].last)
+        hunk = None
     elif unit == HUNK and hunk is not None:
         rows = range(index.hunks[hunk].first, index.hunks[hunk].last)
     else:
@@ -93,9 +106,6 @@ def select(index: PatchIndex, shown: Shown, unit: str, place: int, anchor: int |
         rows = shown.rows_at(place)
     old, new = masks(index, rows)
     whole = unit == FILE or (unit == LINE and hunk is None and file is not None)
-    if unit == LINE and hunk is not None and index.hunks[hunk].first == here:
-        unit, rows = HUNK, range(index.hunks[hunk].first, index.hunks[hunk].last)  # its header stands for it
-        old, new = masks(index, rows)
     return Selection(unit, path, file, hunk, rows, old, new, whole)
 
 

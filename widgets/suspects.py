@@ -14,8 +14,9 @@ from array import array
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from widgets.ink import Line, Run
 from widgets.patch import ADDED, PatchIndex
-from widgets.visible import escape_of, special_in, text_of
+from widgets.visible import escape_of, runs, special_in, text_of
 
 CONTROL, BIDI, INVISIBLE, BYTES, LOOKALIKE = "control", "bidi", "invisible", "no UTF-8", "look-alike"
 
@@ -121,6 +122,18 @@ def _spoken(words: list[re.Match[str]], word: re.Match[str], name: str) -> bool:
         if other is not word
         for char in other[0]
     )
+
+
+def named(value: str | bytes, ink: str = "") -> Line:
+    """A name as inked runs, as :func:`widgets.visible.runs` draws it, look-alike letters as escapes too."""
+    text = text_of(value)
+    parts: list[Run] = []
+    place = 0
+    for suspect in suspects(text):
+        if suspect.kind == LOOKALIKE:
+            parts += (*runs(text[place : suspect.start], ink), Run(suspect.shown, "escape"))
+            place = suspect.end
+    return (*parts, *runs(text[place:], ink))
 
 
 class Survey(NamedTuple):

@@ -85,9 +85,11 @@ class Reading(BoxVerbs):
         """The next hunk or the one before; beyond the file's last, that of the file that follows."""
         if self.diff.step_hunk(steps) or self._shown is None:
             return
-        beyond = [hunk for hunk in self.index.hunks if (hunk.file - self._shown) * steps > 0]
+        rows = self.index.files[self._shown]
+        near = (rows.last, len(self.index)) if steps > 0 else (0, rows.first)
+        beyond = self.index.hunks_in(*near)
         if beyond:
-            hunk = beyond[0 if steps > 0 else -1]
+            hunk = self.index.hunks[beyond[0 if steps > 0 else -1]]
             self._goal = hunk.first
             self.files.select_file(hunk.file)
 
@@ -96,18 +98,21 @@ class Reading(BoxVerbs):
         view = self.diff
         index = view.index
         file = 0 if index is not self.index else self._shown
-        hunks = [place for place, hunk in enumerate(index.hunks) if hunk.file == file]
-        said = [f"hunk {hunks.index(view.hunk) + 1}/{len(hunks)}" if view.hunk in hunks else ""]
-        if not said[0]:
+        rows = index.files[file] if file is not None and file < len(index.files) else None
+        hunks = index.hunks_in(rows.first, rows.last) if rows is not None else range(0)
+        here = view.hunk
+        if here is not None and here in hunks:
+            said = [f"hunk {hunks.index(here) + 1}/{len(hunks)}"]
+        else:
             said = [f"{len(hunks)} hunk{'s' if len(hunks) != 1 else ''}" if hunks else "no hunk"]
         selection = view.selection
         if selection.unit != "line":
             count = selection.lines
             said.append(f"{selection.unit} of {count} changed line{'s' if count != 1 else ''}")
         if len(view.found.rows):
-            count, here = len(view.found.rows), view.found.number(view.row)
-            on = here and view.found.rows[here - 1] == view.row
-            said.append(f"{f'{here} of ' if on else ''}{count} with “{visible(view.found.needle[:20])}”")
+            count, number = len(view.found.rows), view.found.number(view.row)
+            on = number and view.found.rows[number - 1] == view.row
+            said.append(f"{f'{number} of ' if on else ''}{count} with “{visible(view.found.needle[:20])}”")
         if view.blanks != AS_IT_IS:
             said.append(view.blanks)
         if self.context != around.USUAL:

@@ -21,7 +21,7 @@ from widgets.header import Header
 from widgets.ink import line
 from widgets.lines import RowView
 from widgets.patch import EMPTY, PatchIndex, index_patch
-from widgets.suspects import Survey, survey
+from widgets.suspects import Survey, named, survey
 from widgets.visible import runs, visible
 
 NARROW, WIDE = 100, 160
@@ -125,7 +125,7 @@ class ReviewScreen(Reading):
             line(f"Files {len(files.changes)}", (f" · {reviewed} reviewed", "quiet") if reviewed else "")
         )
         change = self.change
-        name = runs(change.path, "title") if change is not None else line("Diff")
+        name = named(change.path, "title") if change is not None else line("Diff")
         diff.border_title = diff.rich_line(name)
         diff.border_subtitle = diff.rich_line(self.reading_line())
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from widgets.diff_paint import compose
 from widgets.ink import Run, plain
 from widgets.patch import index_patch
-from widgets.suspects import BIDI, BYTES, CONTROL, INVISIBLE, LOOKALIKE, survey, suspects
+from widgets.suspects import BIDI, BYTES, CONTROL, INVISIBLE, LOOKALIKE, named, survey, suspects
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,13 @@ def test_suspects_are_in_order_apart_and_drawn_as_escapes(text: str) -> None:
         place = suspect.end
     assert plain(drawn) == expected + text[place:]
     assert all("escape" in run.ink.split() or run.text in text for run in drawn)
+
+
+def test_names_show_look_alikes_and_all_that_names_must_not_hide() -> None:
+    assert named(b"src/plain.py", "x") == (Run("src/plain.py", "x"),)
+    drawn = named("src/p\u0430y\t\u202e.py".encode(), "x")
+    assert plain(drawn) == "src/p\\u0430y\\t\\u202e.py"
+    assert drawn[1] == Run("\\u0430", "escape")
 
 
 def test_a_survey_names_the_added_rows_and_the_files() -> None:

@@ -76,6 +76,8 @@ class DiffView(DiffRows):
         super().__init__(id=id, classes=classes)
         self._survey: Survey | None = None
         self._seen: tuple[int | None, int | None] = (None, None)
+        self._told_sides = False
+        self._told_row = -1  # the cursor's, when it was moved last: a place means another row in two columns
 
     # ------------------------------------------------------------ content
 
@@ -121,6 +123,8 @@ class DiffView(DiffRows):
     def _stand_on(self, place: int, *, reveal: bool = True) -> None:
         place = max(0, min(place, len(self.shown) - 1))
         self.place = place
+        self._told_row = self.row
+        self._told_sides = self.sides
         self._selection = None
         if reveal and self.is_attached:
             margin = min(MARGIN, (self.page - 1) // 2)
@@ -228,14 +232,12 @@ class DiffView(DiffRows):
         self._report(always=True)
 
     def on_resize(self, event: events.Resize) -> None:
-        row = self.row if self._shown is not None else -1
-        turned = self._shown is not None and self._shown.sides != self.sides
-        self._forget()
+        turned = self.sides != self._told_sides
         self.resized_rows()
-        if turned and row >= 0:
+        if turned:
+            self._told_sides = self.sides
             self._anchor = None
-            self._stand_on(self.shown.place_of(row))
-        self._report(always=turned)
+            self._again(self._told_row)
 
     # ------------------------------------------------------------ keys
 

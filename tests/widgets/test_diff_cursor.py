@@ -13,7 +13,7 @@ from tests.workbench.frozen import CHANGES, PATCH
 from widgets.diff_rows import AS_IT_IS, DRAWN, FOLDED
 from widgets.diff_view import COPIED, DiffView
 from widgets.ink import line
-from widgets.patch import index_patch
+from widgets.patch import ADDED, SAME, index_patch
 from widgets.selection import LineMarks, Selection
 
 PATHS = tuple(change.path for change in CHANGES)
@@ -26,12 +26,16 @@ class Listening(Bench):
     def __init__(self, view: DiffView) -> None:
         super().__init__(view)
         self.said: list[Message] = []
+        self.told: list[bool] = []
 
     def compose(self) -> ComposeResult:
         yield self.widget
 
     def on_diff_view_selected(self, event: DiffView.Selected) -> None:
         self.said.append(event)
+
+    def on_diff_view_hunk_seen(self, event: DiffView.HunkSeen) -> None:
+        self.told.append(event.view.sides)
 
     def on_diff_view_elsewhere(self, event: DiffView.Elsewhere) -> None:
         self.said.append(event)
@@ -191,6 +195,23 @@ async def test_another_context_keeps_the_cursor_on_its_line() -> None:
         )
         view.set_index(index_patch(wide, PATHS), file=0, keep=True)
         assert view.selection.new == chosen
+
+
+async def test_another_width_keeps_the_cursor_on_its_row_and_tells_the_layout() -> None:
+    app = Listening(DiffView())
+    async with app.run_test(size=(100, 12)) as pilot:
+        view: Any = app.widget
+        view.set_index(INDEX, file=0)
+        await pilot.press("l", *["down"] * 14)
+        row, told = view.row, len(app.told)
+        assert INDEX.kinds[row] in (SAME, ADDED)
+        await pilot.resize_terminal(140, 12)
+        await pilot.pause()
+        assert (view.sides, view.row) == (True, row)
+        assert len(app.told) > told
+        await pilot.resize_terminal(100, 12)
+        await pilot.pause()
+        assert (view.sides, view.row) == (False, row)
 
 
 async def test_long_lines_move_sideways_on_both_sides_while_numbers_stand_still() -> None:

@@ -173,7 +173,8 @@ async def test_the_diff_takes_the_whole_screen_and_escape_ends_a_range_first() -
         screen = await to_gate(stage)
         _, diff, _ = parts(stage)
         width = diff.size.width
-        await stage.press("F")
+        await stage.press("l", "F")
+        await stage.shows("hunk 2/2 · hunk of 1 changed line · unified")
         assert diff.size.width > width
         assert stage.app.screen.focused == diff
         assert "Evidence" not in stage.text()

@@ -61,7 +61,7 @@ class Painter:
         highest = max((*index.old[max(0, last - 64) : last], *index.new[max(0, last - 64) : last]), default=0)
         self.digits = max(5, len(str(highest)))
         self._languages: dict[int, Language | None] = {}
-        self._lexed: Callable[[int, int], dict[int, list[Run]]] = lru_cache(maxsize=64)(self._lex)
+        self._lexed: Callable[[int, int], dict[int, list[Run]]] = lru_cache(maxsize=12)(self._lex)
         self._words: Callable[[int, int], Spans] = lru_cache(maxsize=256)(self._compare)
 
     def head_width(self, side: int) -> int:

@@ -40,7 +40,7 @@ SIGNS: dict[str, tuple[str, str]] = {
     "rejected": ("✗", "removed strong"),
     "mixed": ("±", "quiet"),
 }
-_KEPT = 1024
+_KEPT = 512
 _PLAIN = bytes(range(0x20, 0x7F)) + b"\n"
 _ESCAPED = 6
 """Cells that one byte takes at most: a character of two bytes is written as an escape of six."""

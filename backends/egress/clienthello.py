@@ -60,6 +60,7 @@ class ClientHello:
 
     def __init__(self) -> None:
         self._seen = 0  # bytes fed
+        self.length = 0  # bytes of the records that were read, which end with the hello
         self._rest = b""  # the start of a record that is not complete
         self._message = bytearray()
         self._result: Result = NEED
@@ -98,6 +99,7 @@ class ClientHello:
                 break
             self._message += data[at + 5 : at + 5 + length]
             at += 5 + length
+            self.length += 5 + length
             if (result := self._whole()) is not NEED:
                 return result
         self._rest = data[at:]
@@ -114,6 +116,8 @@ class ClientHello:
             raise _Broken("the TLS hello is too long")
         if len(message) < 4 + length:
             return NEED
+        if len(message) > 4 + length:
+            raise _Broken("something else follows in the record of the TLS hello")
         return _name(bytes(message[4 : 4 + length]))
 
 

@@ -1,7 +1,7 @@
 """One connection through the relay: it says its name, its destination is dialled, its two directions flow.
 
-For TLS the name is said once, in the ClientHello. An HTTP/1 connection says one with each request, and each
-of them is checked (``relay_http``).
+For TLS the name is said in the ClientHello, of which there may be two (``relay_tls``). An HTTP/1 connection
+says one with each request, and each of them is checked (``relay_http``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from backends.egress.spoken import LIMIT, Bad, Found
 from backends.keeper.loop import GONE, READ, WRITE
 from backends.keeper.relay_flow import Flow
 from backends.keeper.relay_http import ANSWER, NotPassed, Requests
+from backends.keeper.relay_tls import Hellos
 
 if TYPE_CHECKING:
     from backends.keeper.relay_net import Relay
@@ -49,6 +50,7 @@ class Connection:
         "_dead",
         "_down",
         "_first",
+        "_hellos",
         "_relay",
         "_requests",
         "_sniffer",
@@ -68,6 +70,7 @@ class Connection:
         self._upstream: socket.socket | None = None
         self._sniffer: Sniffer | None = None
         self._requests: Requests | None = None
+        self._hellos: Hellos | None = None
         self._first = b""  # what the client said before its destination was there
         self._up: Flow | None = None
         self._down: Flow | None = None
@@ -124,7 +127,8 @@ class Connection:
     def _said(self, name: str) -> None:
         """Take the name that the first bytes say; raises NotPassed."""
         if self._first[0] == HANDSHAKE:
-            self._admit(name)
+            self._hellos = Hellos(self._admit)
+            self._first = self._hellos.sent(self._first)
         else:
             self._requests = Requests(self._admit)
             self._first = self._requests.feed(self._first)
@@ -136,7 +140,7 @@ class Connection:
             raise NotPassed(verdict.reason, name)
 
     def _not_passed(self, refused: NotPassed) -> None:
-        kind = "SNI" if self._requests is None and self._first[:1] == bytes([HANDSHAKE]) else "Host"
+        kind = "SNI" if self._hellos is not None else "Host"
         shown = f" ({kind} {refused.name})" if refused.name else " (no name)"
         self._relay.refuse(self, shown, refused.reason, known=True)
 
@@ -183,9 +187,12 @@ class Connection:
             return  # the event was of another socket that had this number
         self._relay.settled(self)
         scratch = self._relay.scratch
-        check = None if self._requests is None else self._check
+        hellos = self._hellos
+        check = self._check if self._requests is not None else self._greets if hellos is not None else None
         self._up = Flow(self._client, upstream, scratch, self._first, check)
-        self._down = Flow(upstream, self._client, scratch)
+        self._down = Flow(
+            upstream, self._client, scratch, check=self._greeted if hellos is not None else None
+        )
         self._first = b""
         if self._requests is not None:
             self._up.paused = self._requests.waiting
@@ -246,6 +253,27 @@ class Connection:
         passed = self._requests.feed(data)
         self._up.paused = self._requests.waiting
         return passed
+
+    def _greets(self, data: bytes) -> bytes:
+        """Check what the client says to a TLS server as long as that may be a hello."""
+        assert self._hellos is not None and self._up is not None
+        passed = self._hellos.sent(data)
+        if self._hellos.done:
+            self._up.uncheck()
+        return passed
+
+    def _greeted(self, data: bytes) -> bytes:
+        """Look at what a TLS server answers: all of it goes on."""
+        assert self._hellos is not None and self._up is not None and self._down is not None
+        kept = b"" if self._hellos.told else self._hellos.answered(data)
+        if self._hellos.told:
+            self._down.uncheck()
+        if self._hellos.done:
+            self._up.uncheck()
+        if kept:
+            self._up.resume(kept)
+            self._up.move()
+        return data
 
     def _waits_for_answer(self) -> bool:
         """Whether the server has still to say if the protocol of the connection changes; raises NotPassed.

@@ -128,6 +128,10 @@ class Flow:
         self.paused = False
         self._hold(memoryview(bytes(self._held) + data))
 
+    def uncheck(self) -> None:
+        """Let everything go on from now on."""
+        self._check = None
+
     def stop(self) -> None:
         """End at once; what is held is lost."""
         self._release()

@@ -377,7 +377,7 @@ class Egress:
 
         def ask(name: str) -> None:
             assert self._lookups is not None
-            self._lookups.ask(name, lambda answer: answered(name, answer))
+            self._lookups.ask(name, lambda answer: answered(name, answer), first=True)
 
         if not names:
             then(found)
@@ -429,12 +429,12 @@ class _Routed:
         self.tick = lookups.tick
         self.close = lookups.close
 
-    def ask(self, name: str, done: Callable[[Found], None]) -> None:
+    def ask(self, name: str, done: Callable[[Found], None], *, first: bool = False) -> None:
         def found(answer: Found) -> None:
             leading = tuple(filter(routes.routed, answer.addresses))
             done(answer._replace(addresses=leading or answer.addresses))
 
-        self._lookups.ask(name, found)
+        self._lookups.ask(name, found, first=first)
 
 
 def _pin(name: str, found: Found, matcher: Matcher) -> Pin:

@@ -23,6 +23,7 @@ from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop
 
 AT_ONCE = 8  # lookups that run
+FIRST = 4  # further ones, for what a person asks
 WAITING = 256  # lookups that wait for their turn
 PATIENCE = 10  # seconds of one lookup; a host whose first name server is dead needs five
 _GRACE = 1.0  # seconds more until one counts as lost that its alarm should have ended
@@ -60,11 +61,17 @@ class Lookups:
         self._ident = 0
         self._running: dict[int, _Asked] = {}
         self._queue: deque[tuple[str, Done]] = deque()
+        self._first: deque[tuple[str, Done]] = deque()
 
-    def ask(self, name: str, done: Done) -> None:
-        """Call ``done`` once, later or at once, with the addresses of ``name``."""
-        if len(self._running) < AT_ONCE:
+    def ask(self, name: str, done: Done, *, first: bool = False) -> None:
+        """Call ``done`` once, later or at once, with the addresses of ``name``.
+
+        ``first``: a person asks, and few names at a time; what a box asks for waits.
+        """
+        if len(self._running) < (AT_ONCE + FIRST if first else AT_ONCE):
             self._send(name, done)
+        elif first:
+            self._first.append((name, done))
         elif len(self._queue) < WAITING:
             self._queue.append((name, done))
         else:
@@ -138,6 +145,8 @@ class Lookups:
             asked.done(Found(tuple(answer["addresses"]), answer["error"]))
 
     def _next(self) -> None:
+        while self._first and len(self._running) < AT_ONCE + FIRST:
+            self._send(*self._first.popleft())
         while self._queue and len(self._running) < AT_ONCE:
             self._send(*self._queue.popleft())
 
@@ -178,3 +187,4 @@ class Lookups:
         self._end_helper()
         self._running.clear()
         self._queue.clear()
+        self._first.clear()

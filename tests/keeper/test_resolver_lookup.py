@@ -37,6 +37,11 @@ class Host:
         for name in names:
             self.lookups.ask(name, lambda found, name=name: self.found.append((name, found)))  # type: ignore[misc]
 
+    def hold(self, name: str, done: Callable[[Found], None]) -> None:
+        """As if the helper had the question and no answer."""
+        number = len(self.lookups._running)
+        self.lookups._running[number] = lookup._Asked(name, done, time.monotonic() + 100)
+
     def until(self, done: Callable[[], bool], patience: float = 30.0) -> None:
         end = time.monotonic() + patience
         while not done():
@@ -96,6 +101,30 @@ def test_more_than_run_at_once_wait_their_turn_and_more_than_wait_are_told(host:
     assert host.found == [("localhost", AGAIN)] * 3
     host.until(lambda: len(host.found) == number + 3)
     assert all(found.addresses for _, found in host.found[3:])
+
+
+def test_what_a_person_asks_waits_for_nothing_that_a_box_asks(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a box that asks for names below a wildcard without end keeps its rules as they are."""
+    sent: list[str] = []
+
+    def hold(name: str, done: Callable[[Found], None]) -> None:
+        sent.append(name)
+        host.hold(name, done)
+
+    monkeypatch.setattr(host.lookups, "_send", hold)
+    host.ask(*["box.example"] * (lookup.AT_ONCE + lookup.WAITING + 9))
+    told = len(host.found)
+    for number in range(3 * lookup.FIRST):
+        host.lookups.ask(f"{number}.person.example", lambda found: None, first=True)
+    assert len(host.found) == told, "none of them is turned away"
+    assert sent[lookup.AT_ONCE :] == [f"{number}.person.example" for number in range(lookup.FIRST)]
+    host.lookups._running.clear()
+    host.lookups.tick()
+    assert sent[lookup.AT_ONCE + lookup.FIRST :][: 2 * lookup.FIRST] == [
+        f"{number}.person.example" for number in range(lookup.FIRST, 3 * lookup.FIRST)
+    ]
 
 
 def test_the_helper_has_none_of_the_keeper_s_descriptors_and_nothing_of_its_environment(host: Host) -> None:

@@ -91,13 +91,24 @@ class Execs:
         path = argv[0]
         self._write(caller, path if "/" in path else _program(pid) or path, argv)
 
+    def ended(self, inside: int, argv: tuple[str, ...]) -> None:
+        """A session's first program has run and is gone already: only the pid that it had inside is known."""
+        self._first.discard(self.inside_pids.get(inside, 0))
+        for caller in self._unread.values():
+            if caller.inside == inside and caller.parent == self._init:
+                del self._unread[caller.pid]
+                self._write(caller, argv[0], argv)
+                return
+
     def _look(self) -> None:
         self._timer = None
         waiting, self._unread = self._unread, {}
         looks, self._looks = self._looks, {}
         for pid, caller in waiting.items():
             seen = looks.get(pid, 0) + 1
-            if _still_closed(pid) and seen < LOOKS:
+            # Of a session's first program that is gone already init is about to tell.
+            to_be_told = caller.parent == self._init and not _program(pid)
+            if (to_be_told or _still_closed(pid)) and seen < LOOKS:
                 self._unread[pid], self._looks[pid] = caller, seen
             else:
                 self._afterwards(caller)

@@ -285,8 +285,12 @@ class Keeper:
             trace.point(f"keeper: heard {event if str(event).isalpha() else repr(event)}")
         if event == "spawned":
             session = self.sessions.spawned(message, fds)
-            if self.gate is not None and session is not None and session.ident is not None:
-                self.gate.execs.executed(session.ident.pid, session.argv)
+            if self.gate is not None and session is not None:
+                inside = message.get("pid")
+                if session.ident is not None:
+                    self.gate.execs.executed(session.ident.pid, session.argv)
+                elif isinstance(inside, int):
+                    self.gate.execs.ended(inside, session.argv)
             return
         init_protocol.close(fds)
         if event == "exit":

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from backends.boxes.layout import BoxPaths
+from backends.evidence import journal
 from backends.keeper.budget import Losses
 from backends.keeper.callers import Caller
 from backends.keeper.client import KeeperClient
@@ -199,7 +200,7 @@ def test_an_exec_that_could_not_be_read_is_told_by_what_then_runs_or_lost() -> N
     gone.wait()
     try:
         found.unread(Caller(child.pid, 1, 7, "sh", "sh"))
-        found.unread(Caller(gone.pid, 1, 8, "sh", "sh"))
+        found.unread(Caller(gone.pid, 2, 8, "sh", "sh"))
         loop.later(0.1, loop.stop)
         loop.run()
         losses.tick()
@@ -219,6 +220,33 @@ def test_an_exec_that_could_not_be_read_is_told_by_what_then_runs_or_lost() -> N
 
 
 # ---------------------------------------------------------------- the walk
+
+
+def test_the_first_program_of_a_session_that_is_gone_is_told_by_init() -> None:
+    told: list[tuple[str, Mapping[str, Any]]] = []
+    losses = Losses(lambda kind, data: told.append((kind, data)))
+    loop = Loop(lambda where, error: pytest.fail(f"{where}: {error!r}"))
+    found = Execs(loop, 1, lambda kind, data: told.append((kind, data)), losses, lambda _path, _status: False)
+    with subprocess.Popen(["/bin/true"]) as gone:
+        gone.wait()
+    found.unread(Caller(gone.pid, 1, 8, "cloche-init", ""))
+    loop.later(0.1, loop.stop)
+    loop.run()
+    found.ended(8, ("true", "--help"))
+    found.close()
+    losses.tick()
+    row = {"pid": gone.pid, "parent": 1, "path": "true", "argv": ("true", "--help"), "comm": "cloche-init"}
+    assert told == [("exec", row)]
+
+
+@pytest.mark.boundary
+def test_programs_that_end_at_once_are_each_journalled_and_none_is_lost(
+    box: BoxPaths, keeper: KeeperClient
+) -> None:
+    for _ in range(30):
+        assert run(keeper, "true").exit == 0
+    assert [argv for _, argv in [("", "true"), *executed(box, keeper)]] == ["true"] * 30
+    assert [record.data for record in journal.read(box.journal) if record.kind == "lost"] == []
 
 
 def test_the_walk_from_outside_stays_in_the_root_and_says_what_it_cannot_tell(tmp_path: Path) -> None:

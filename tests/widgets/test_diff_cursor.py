@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from textual.app import ComposeResult
@@ -240,3 +241,25 @@ async def test_all_of_a_hundred_thousand_lines_are_selected_as_masks() -> None:
         assert all(row.startswith("▌") for row in text_of(view))
         assert view.end_range()
         assert view.selection.lines == 1
+
+
+async def test_many_hunks_and_many_files_leave_the_keys_answered() -> None:
+    count = 20_000
+    patch = b"".join(
+        b"diff --git a/d%d/f%d b/d%d/f%d\n@@ -1 +1 @@\n-\xd0\xb0dmin\n+admin %d\n" % (n % 50, n, n % 50, n, n)
+        for n in range(count)
+    )
+    view = DiffView()
+    async with bench(view, (140, 40)) as pilot:
+        view.set_index(index_patch(patch))
+        view.set_marks({b"d%d/f%d" % (n % 50, n): LineMarks(accepted_new=2) for n in range(0, count, 2)})
+        slowest = 0.0
+        for key in ("G", "g", "pagedown", "v", "G", "v", "a", "a", "u", "w", "w", "w", "g"):
+            start = time.process_time()
+            await pilot.press(key)
+            await pilot.pause()
+            slowest = max(slowest, time.process_time() - start)
+        assert view.step_hunk(1)
+        assert view.search("admin 19999")
+        assert slowest < 2.0
+        assert view.selection.path == b"d49/f19999"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from backends.egress import addresses, rules
+from backends.evidence.visible import hidden
 from backends.policy import schema, values
 from backends.policy.explain import value_of
 from backends.policy.model import Policy
@@ -115,7 +116,10 @@ def _place(grant: str, path: str) -> str:
 
 
 def _behind_links(places: dict[str, set[str]], granted: set[str], host: Host) -> None:
-    """What was used through a link is used where the link leads to: the link alone would lead nowhere."""
+    """What was used through a link is used where the link leads to: the link alone would lead nowhere.
+
+    One that leads out of all grants gave nothing to the box; as a grant it would give what is there.
+    """
     waiting = [path for found in places.values() for path in found]
     looked: set[str] = set()
     while waiting:
@@ -130,12 +134,18 @@ def _behind_links(places: dict[str, set[str]], granted: set[str], host: Host) ->
             if covers(grant, real) and _place(grant, real) not in places.setdefault(grant, set()):
                 places[grant].add(_place(grant, real))
                 waiting.append(_place(grant, real))
+        if path not in granted and not any(covers(grant, real) for grant in granted):
+            for found in places.values():
+                found.discard(path)
 
 
 def _file(key: str, grant: str, found: set[str] | None, observed: bool, reads: bool) -> Use:
     if not found:
         return Use(key, grant, False if observed else None, () if observed else (grant,))
-    if not reads or grant in found or len(found) > FEW:
+    if not reads or key == "fs.write" or grant in found or len(found) > FEW:
+        # Where a box writes, it may make any name a link, and a grant of that leads wherever the link does.
+        return Use(key, grant, True, (grant,))
+    if not all(map(_is_text, found)):
         return Use(key, grant, True, (grant,))
     return Use(key, grant, True, tuple(sorted(found)))
 
@@ -163,7 +173,7 @@ def profile(name: str, policy: Policy, rows: Sequence[Use], about: str) -> str:
     lines += ["", f"[profiles.{name}.env]", *_list("pass", _listed(rows, "env.pass"))]
     if policy.env.set:
         lines += ["", f"[profiles.{name}.env.set]"]
-        lines += [f"{key} = {json.dumps(text, ensure_ascii=False)}" for key, text in policy.env.set]
+        lines += [f"{key} = {_quoted(text)}" for key, text in policy.env.set]
     lines += ["", f"[profiles.{name}.resources]"]
     lines += [f"{key} = {_bare(f'resources.{key}', policy)}" for key in policy.resources._fields]
     return "\n".join(lines) + "\n"
@@ -174,10 +184,28 @@ def _listed(rows: Sequence[Use], key: str) -> list[str]:
 
 
 def _list(name: str, entries: Sequence[str], *, anew: bool = True) -> list[str]:
-    shown = [json.dumps(one, ensure_ascii=False) for one in (["!*"] if anew else []) + list(entries)]
+    shown = [_quoted(one) for one in (["!*"] if anew else []) + list(entries)]
     if len(shown) < 2:
         return [f"{name} = [{', '.join(shown)}]"]
     return [f"{name} = [", *(f"  {one}," for one in shown), "]"]
+
+
+def _is_text(path: str) -> bool:
+    """Whether TOML can say ``path``: it has no bytes that are no UTF-8."""
+    return not any("\ud800" <= char <= "\udfff" for char in path)
+
+
+def _quoted(text: str) -> str:
+    """``text`` as a basic string of TOML in which nothing is hidden from whoever reads the draft."""
+    out = []
+    for char in text:
+        if char in '"\\':
+            out.append("\\" + char)
+        elif hidden(char):
+            out.append(f"\\u{ord(char):04x}" if ord(char) < 0x10000 else f"\\U{ord(char):08x}")
+        else:
+            out.append(char)
+    return '"' + "".join(out) + '"'
 
 
 def _bare(path: str, policy: Policy) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from backends.evidence.visible import hidden, visible
 from backends.policy.delta import carried, origins
 from backends.policy.learned import Host, Use, destinations, profile, uses
 from backends.policy.resolve import resolve
@@ -71,6 +73,47 @@ def test_the_draft_resolves_to_what_was_used_and_nothing_of_the_default(
     assert got.fs.read == ("/usr/bin", "/usr/lib")
     assert got.env.passed == ("LANG",)
     assert (got.tier, got.net, got.resources) == ("process", wanted.net, wanted.resources)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x\", '~', #",
+        'x"]\n[profiles.default.net]\nmode = "host"',
+        "a\\",
+        'quote"',
+        "tab\tbell\x07 escape\x1b[31m delete\x7f c1\x85",
+        "line\u2028right\u202eblank\u3164tag\U000e0041",
+        "letters \u00e9 \U0001f600 ' # \u0065\u0301",
+    ],
+)
+def test_no_name_of_a_file_says_anything_but_itself_in_a_draft(name: str) -> None:
+    place = f"/srv/{name}"
+    text = profile("lean", ALL, [Use("fs.read", "/srv", True, (place, "/srv/z"))], "about")
+    assert tomllib.loads(text)["profiles"]["lean"]["fs"]["read"] == ["!*", *sorted((place, "/srv/z"))]
+    assert set(tomllib.loads(text)["profiles"]) == {"lean"}
+    assert [visible(line) for line in text.split("\n") if "\\" not in line] == [
+        line for line in text.split("\n") if "\\" not in line
+    ]
+    assert not hidden(text, keep="\n")
+
+
+def test_a_name_that_toml_cannot_say_leaves_the_grant_as_it_was() -> None:
+    rows = uses(ALL, {("fs.read", "/usr"): {"lib", "\udcff"}}, set(), None, HOST)
+    assert rows[3] == Use("fs.read", "/usr", True, ("/usr",))
+
+
+def test_names_below_what_a_box_writes_are_never_granted_by_themselves() -> None:
+    """It could have made them links, and the draft's next box would be granted where they lead."""
+    rows = uses(ALL, {("fs.write", "/cache"): {"link"}}, {"/cache/run"}, None, HOST)
+    assert rows[4] == Use("fs.write", "/cache", True, ("/cache",))
+
+
+def test_a_link_that_leads_out_of_all_grants_is_not_granted() -> None:
+    away = Host(lambda _path: True, lambda path: "/home/u/.ssh" if path == "/srv/link" else path)
+    seen = {("fs.read", "/srv"): {"link", "file"}, ("fs.read", "/opt"): {"x"}}
+    rows = uses(ALL, seen, {"/srv/link/run"}, None, away)
+    assert rows[2] == Use("fs.read", "/srv", True, ("/srv/file",))
 
 
 @pytest.mark.parametrize(

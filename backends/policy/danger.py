@@ -108,7 +108,7 @@ def _files(policy: Policy, home: str, report: Report) -> Iterator[PolicyWarning]
                 yield report(key, grant, f"the box can {verb} the whole host")
             elif covers(grant, home):
                 yield report(key, grant, f"the box can {verb} your whole home directory")
-            for path, what in _sensitive(home):
+            for path, what in sensitive(home):
                 if covers(path, grant) or (covers(grant, path) and not _masked(policy, path)):
                     yield report(key, grant, f"gives the box {what} ({path})")
             if key == "fs.write":
@@ -118,7 +118,8 @@ def _files(policy: Policy, home: str, report: Report) -> Iterator[PolicyWarning]
                         yield report(key, grant, text)
 
 
-def _sensitive(home: str) -> Iterator[tuple[str, str]]:
+def sensitive(home: str) -> Iterator[tuple[str, str]]:
+    """The places that a grant warns of, with what they hold."""
     for name, what in HOME_SECRETS:
         yield f"{home}/{name}", what
     yield from HOST_SECRETS

@@ -14,9 +14,10 @@ from backends.boxes.generations import Standing
 from backends.boxes.layout import BoxPaths, config_dir
 from backends.boxes.manifest import Manifest, load
 from backends.errors import ClocheError, Refused, UsageError
-from backends.policy import amend, delta, files, resolve, schema
+from backends.policy import amend, danger, delta, files, resolve, schema
 from backends.policy.files import ProfileFile
 from backends.policy.model import Policy
+from backends.policy.paths import covers
 from backends.policy.remedy import Change, forbidden, remedy
 from backends.policy.remedy import Refused as Row
 from backends.policy.resolve import Resolved
@@ -66,7 +67,8 @@ def propose(paths: BoxPaths, key: str, value: str) -> Proposal:
 
 def refuse_forbidden(change: Change, policy: Policy) -> None:
     """``Refused`` for what no refusal and no ``cloche allow`` may widen."""
-    why = forbidden(change, policy, str(Path.home().resolve()))
+    home = str(Path.home().resolve())
+    why = forbidden(change, policy, home) or _behind_links(change, policy, home)
     if why:
         raise Refused(
             f"{change.key} = {change.value} is not accepted",
@@ -74,6 +76,20 @@ def refuse_forbidden(change: Change, policy: Policy) -> None:
             "where you mean it, write it into the profile yourself and make a new box",
             code="never-proposed",
         )
+
+
+def _behind_links(change: Change, policy: Policy, home: str) -> str:
+    """As ``forbidden`` for where a path leads: that may be a link, or the secret's own place."""
+    if change.key not in ("fs.read", "fs.write"):
+        return ""
+    real = str(Path(change.value).resolve())
+    if real != change.value and (why := forbidden(change._replace(value=real), policy, home)):
+        return f"it leads to {real}: {why}"
+    for place, what in danger.sensitive(home):
+        there = str(Path(place).resolve())
+        if there != place and (covers(there, real) or covers(real, there)):
+            return f"it gives the box {what} ({place} leads there), which is never proposed"
+    return ""
 
 
 def make(paths: BoxPaths, manifest: Manifest, now: Standing, change: Change) -> Made:

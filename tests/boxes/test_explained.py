@@ -199,6 +199,26 @@ def test_nothing_that_names_credentials_or_opens_a_closed_network_is_accepted(
     assert load(engine.find("b")).generation == 1
 
 
+def test_no_link_makes_credentials_look_like_something_else(
+    engine: Engine, sdk: Path, null: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home whose folders lie elsewhere, as dotfiles may, and a link that leads to one."""
+    home, kept = sdk.parent / "home", sdk.parent / "dotfiles"
+    (kept / "kube").mkdir(parents=True)
+    (kept / "kube" / "conf").write_text("key\n")
+    (home / ".gnupg").mkdir(parents=True)
+    (home / ".gnupg" / "conf").write_text("key\n")
+    (home / ".kube").symlink_to(kept / "kube")
+    (home / "link").symlink_to(home / ".gnupg")
+    (home / "plain").write_text("key\n")
+    engine.create(NewBox(name="b"))
+    monkeypatch.setenv("HOME", str(home))
+    for path in (kept / "kube" / "conf", kept, home / "link" / "conf"):
+        with pytest.raises(Refused, match="never proposed"):
+            engine.propose_rule("b", "fs.read", str(path))
+    assert engine.propose_rule("b", "fs.read", str(home / "plain")).value == str(home / "plain")
+
+
 def test_a_box_takes_what_the_file_said_after_it_was_made_and_the_file_stays_as_it_is(
     engine: Engine, repo: Path, sdk: Path, null: Streams
 ) -> None:

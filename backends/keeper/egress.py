@@ -26,7 +26,7 @@ from backends.keeper.loop import Loop
 from backends.keeper.packets import Asked, Deny
 from backends.keeper.relay_net import Relay
 from backends.keeper.resolver import Resolver
-from backends.kernel import nftables
+from backends.kernel import netlink, nftables
 from backends.kernel.nftables import Destination, Entry, Tallies
 from backends.policy.model import Policy
 from backends.tiers import etc
@@ -81,6 +81,7 @@ class Egress:
             rules.parse_all(policy.net.egress) if policy.net.mode == "allow" else (), network.own
         )
         self._entries: frozenset[Entry] = network.entries
+        self._own: tuple[str, ...] = network.own  # addresses of the host, which gains and loses some
         self._live: dict[str, None] = {}  # names below wildcards, the oldest first
         self._tallies = Tallies()
         self._counted: dict[Destination, int] = {}
@@ -131,6 +132,7 @@ class Egress:
         if self._resolver is None or self._closed:
             return
         self._resolver.tick()
+        self._look_at_host()
         now = time.monotonic()
         if now >= self._read_at:
             self.count_up()
@@ -141,6 +143,19 @@ class Egress:
         if self._repin_at and now >= self._repin_at:
             self._repin_later()
             self.repin("net.repin", self._repinned_by_itself)
+
+    def _look_at_host(self) -> None:
+        """An address that the host gained since the launch is its own: no network and no name opens it."""
+        try:
+            own = netlink.own_addresses()
+        except OSError as error:
+            self._log.failure("the host's own addresses", error)
+            return
+        if set(own) != set(self._own):
+            self._own = own
+            self._matcher = Matcher(self._matcher.rules, own)
+            if self._resolver is not None:
+                self._resolver.use(self._matcher, self._pins)
 
     def _repin_later(self) -> None:
         if self._policy.net.repin is not None:
@@ -296,7 +311,7 @@ class Egress:
         return name in self._matcher.fixed() and bool(self._pins.addresses(name))
 
     def _answered(self, rule: Rule, who: str, found: Mapping[str, Found], done: Done) -> None:
-        after = Matcher((*self._matcher.rules, rule), self._network.own)
+        after = Matcher((*self._matcher.rules, rule), self._own)
         pin = _pin(rule.host, found[rule.host], after)
         if not pin.addresses:
             refused = ", ".join(f"{address} is {reason}" for address, reason in pin.refused)
@@ -318,7 +333,7 @@ class Egress:
             done(_full(f"at most {pinning.MOST_NAMES} names are pinned"))
             return
         try:
-            self._use(Matcher((*self._matcher.rules, rule), self._network.own))
+            self._use(Matcher((*self._matcher.rules, rule), self._own))
         except OSError as error:
             if pin is not None:
                 self._pins.drop(pin.name)

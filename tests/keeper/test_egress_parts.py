@@ -19,7 +19,7 @@ from backends.keeper.log import Log
 from backends.keeper.loop import Loop
 from backends.keeper.packets import NOBODY, Asked
 from backends.keeper.relay_net import Row
-from backends.kernel import nftables
+from backends.kernel import netlink, nftables
 from backends.kernel.nftables import Destination, Entry
 from backends.kernel.notify import Address
 from backends.tiers.protocol import BoxNetwork
@@ -198,4 +198,26 @@ def test_a_rule_that_the_packet_filter_refuses_changes_nothing(
     assert [error.code for error in got] == ["egress-full"]
     assert [line.rule for line in world.egress.rows()] == ["a.test"]
     assert world.told == []
+    world.egress.close()
+
+
+def test_an_address_that_the_host_gains_is_refused_from_then_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A network by another wire, a new address of IPv6 each day: what listens there is the host's own."""
+    world = World(monkeypatch, tmp_path, "45.0.0.0/8", "*.w.test", "46.0.0.1")
+    world.egress._pinned("n.w.test", ("47.0.0.1",))
+    own = ["44.0.0.1"]
+    monkeypatch.setattr(netlink, "own_addresses", lambda: tuple(own))
+
+    def allowed() -> list[bool]:
+        world.egress._look_at_host()
+        asked = (("45.0.0.1", None), ("45.0.0.2", None), ("46.0.0.1", None), ("47.0.0.1", "n.w.test"))
+        return [world.egress._decide(address, 443, said).allowed for address, said in asked]
+
+    assert allowed() == [True, True, True, True]
+    own += ["45.0.0.1", "46.0.0.1", "47.0.0.1"]
+    assert allowed() == [False, True, True, False], "a rule for exactly that address still opens it"
+    own[1:] = []
+    assert allowed() == [True, True, True, True]
     world.egress.close()

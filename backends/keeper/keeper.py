@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,7 +136,7 @@ class Keeper:
             log,
             spec.policy.resources,
             box.init,
-            (os.fspath(_changed(spec)), os.fspath(spec.paths.home)),
+            tuple(os.fspath(folder) for folder in _growing(spec)),
             box.cgroups,
             actions,
             memory_held=holds_memory(box.enforcement),
@@ -448,6 +448,14 @@ class Keeper:
         self.live.end(self._why)
         if self.live.facts:
             self.state.save()
+
+
+def _growing(spec: LaunchSpec) -> Iterator[Path]:
+    """All folders of the host that grow with what the box writes for itself."""
+    yield _changed(spec)
+    yield spec.paths.home
+    if spec.paths.repo.is_dir():
+        yield spec.paths.repo
 
 
 def _changed(spec: LaunchSpec) -> Path:

@@ -256,6 +256,27 @@ def test_growth_beyond_the_disk_limit_ends_what_writes(home: Home) -> None:
         path.unlink()
 
 
+@pytest.mark.parametrize("way", ["cd /work/.git", "mkdir /work/d; cd /work/d; chmod 300 ."])
+def test_the_disk_limit_counts_what_is_hidden_in_the_repository_or_a_closed_folder(
+    home: Home, way: str
+) -> None:
+    paths = boxes.make(policy=boxes.limited(disk=20 << 20))
+    paths.repo.mkdir(mode=0o700)
+    status = paths.tree.stat()
+    os.chown(paths.repo, status.st_uid, status.st_gid)
+    with boxes.started(paths) as keeper:
+        ran = sh(keeper, f"{way}; for n in 1 2 3 4 5 6; do head -c 10000000 /dev/zero >> big; sleep 1; done")
+        assert ran.exit == 137
+        rows = keeper.call("tally")["rows"]
+        assert ("limit", "disk") in {(one["kind"], one["object"]) for one in rows}
+    for path in (*paths.repo.glob("big"), *paths.tree.glob("d")):
+        if path.is_dir():
+            path.chmod(0o700)
+            (path / "big").unlink()
+        else:
+            path.unlink()
+
+
 def test_a_frozen_box_stands_still_and_goes_on_when_the_connection_ends(box: BoxPaths) -> None:
     with boxes.started(box) as keeper:
         running = Running(keeper, ["/bin/sh", "-c", "while :; do echo x >> /work/grows; sleep 0.01; done"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,24 @@ def test_what_a_folder_holds_is_measured_without_following_links(tmp_path: Path)
     os.mkfifo(tmp_path / "fifo")
     total = sum(disk.measure(str(tmp_path)))
     assert 100_000 <= total < 200_000
+
+
+@pytest.mark.parametrize("mode", [0, 0o300, 0o400, 0o100])
+def test_a_closed_folder_hides_nothing_and_stays_closed(tmp_path: Path, mode: int) -> None:
+    (tmp_path / "closed" / "below").mkdir(parents=True)
+    (tmp_path / "closed" / "below" / "file").write_bytes(b"x" * 300_000)
+    for folder in (tmp_path / "closed" / "below", tmp_path / "closed"):
+        folder.chmod(mode)
+    open_before = len(os.listdir("/proc/self/fd"))
+    try:
+        assert sum(disk.measure(str(tmp_path))) >= 300_000
+        assert sum(disk.measure(str(tmp_path / "closed"))) >= 300_000
+        assert stat.S_IMODE((tmp_path / "closed").stat().st_mode) == mode
+    finally:
+        (tmp_path / "closed").chmod(0o700)
+        assert stat.S_IMODE((tmp_path / "closed" / "below").stat().st_mode) == mode
+        (tmp_path / "closed" / "below").chmod(0o700)
+    assert len(os.listdir("/proc/self/fd")) == open_before
 
 
 def test_folders_nested_without_end_are_told(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from backends.verbs.values import NewBox, RunResult, SessionHandle, Streams, Ter
 if TYPE_CHECKING:
     from backends.snapshots import (
         ApplyOutcome,
+        ApplyPlan,
         BoxRow,
         BoxStatus,
         BoxView,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
         SessionRow,
         SnapshotInfo,
         Tally,
+        UnapplyOutcome,
     )
     from backends.trees.values import Source
     from backends.trees.watch import TreeWatch
@@ -322,18 +324,71 @@ class Engine:
         paths = self.find(ref)
         return outcome.export(paths, self._list().row(paths), self.cwd / out, force)
 
+    def plan_apply(
+        self,
+        ref: str,
+        *,
+        squash: bool = False,
+        as_name: str | None = None,
+        expect: str | None = None,
+        onto: str = "",
+        message: str = "",
+    ) -> ApplyPlan:
+        """The commit that ``apply`` with the same arguments would make, of the accepted part where there is
+        one. Nothing but objects of the quarantine is made. Errors are those of ``apply``, but for a checkout
+        that is not clean, which is looked at only then.
+        """
+        from backends.verbs import applying
+
+        return applying.preview(
+            self.find(ref), squash=squash, as_name=as_name, expect=expect, onto=onto, message=message
+        )
+
     def apply(
-        self, ref: str, *, squash: bool = False, as_name: str | None = None, expect: str | None = None
+        self,
+        ref: str,
+        *,
+        squash: bool = False,
+        as_name: str | None = None,
+        expect: str | None = None,
+        onto: str = "",
+        message: str = "",
+        part: bool = False,
+        seen: ApplyPlan | None = None,
     ) -> ApplyOutcome:
         """Carry the proposed snapshot onto the branch it came from; compare-and-swap on its tip.
 
         ``as_name`` names a script and is journalled as such; None means that a person confirmed it.
         ``expect`` is the snapshot id that was reviewed: another one is refused. ``Refused`` for a caller
         that runs inside a box, ``Busy`` for a conflict or a dirty tree: nothing is changed then.
-        """
-        from backends.verbs import outcome
 
-        return outcome.apply(self.find(ref), squash=squash, as_name=as_name, expect=expect)
+        With ``part``, where decisions were made and not all is accepted, the accepted part is applied and the
+        box goes on with the rest, idle, on the commit that was made; without, that is ``Refused``. ``onto``
+        names a branch to make at the base instead. ``message`` replaces the commit's own, its trailers stay.
+        ``seen`` is the plan that was agreed to: ``Busy`` naming what moved when it is another one by now.
+        """
+        from backends.verbs import applying
+
+        return applying.apply(
+            self.find(ref),
+            squash=squash,
+            as_name=as_name,
+            expect=expect,
+            onto=onto,
+            message=message,
+            part=part,
+            seen=seen,
+        )
+
+    def unapply(self, ref: str, *, as_name: str | None = None) -> UnapplyOutcome:
+        """Bring the branch back to where it was before the last apply, as long as it is where that left it.
+
+        The box is proposed again, or after a part idle with its base of before. ``Busy`` when the branch
+        moved on or its checkout is not clean: nothing is changed then.
+        """
+        from backends.verbs import applying
+
+        return applying.unapply(self.find(ref), as_name=as_name)
 
     def verify(self, folder: Path) -> tuple[Finding, ...]:
         """Check an exported folder again: hashes, and the chain of its receipt."""

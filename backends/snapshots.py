@@ -238,6 +238,43 @@ class ApplyOutcome(NamedTuple):
     mode: str  # fast-forward, merge, squash
     who: str
     notes: tuple[str, ...] = ()  # what the person should still do, such as running a filter
+    tree: str = ""  # of the commit ``new``
+    partial: bool = False  # the accepted part alone; the rest is in the box, which is idle again
+    accepted: int = 0  # lines and parts of the proposal that the commit takes
+    left: int = 0  # and those that it does not
+    combination: str = ""  # NOT_RUN for a part: nobody ran it without the rest
+
+
+NOT_RUN = "combination not run"
+"""Said of an accepted part: what ran in the box had the rest beside it."""
+
+
+class ApplyPlan(NamedTuple):
+    """The commit that ``apply`` would make now."""
+
+    branch: str
+    new_branch: bool  # the branch does not exist yet
+    old: str  # the branch's tip, "" for a new one
+    base: str
+    snapshot: str
+    mode: str  # fast-forward, merge, squash
+    tree: str
+    parents: tuple[str, ...]
+    message: str
+    partial: bool
+    accepted: int
+    left: int
+    combination: str
+    checks: tuple[CheckRow, ...]  # of exactly what would be taken
+
+
+class UnapplyOutcome(NamedTuple):
+    """What ``unapply`` did: the branch is at ``new`` again, or gone ("") where apply had made it."""
+
+    branch: str
+    old: str
+    new: str
+    state: str  # of the box
 
 
 class Finding(NamedTuple):

@@ -1,4 +1,4 @@
-"""Verbs that show a result and carry it out: diff, propose, reopen, export, apply, verify."""
+"""Verbs that show a result and carry it out: diff, propose, reopen, export, apply, unapply, verify."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.cli.render import diff_size, findings
 from backends.errors import Refused, UsageError
 from backends.evidence.visible import visible, visible_lines
 from backends.gate.checks import refusals
-from backends.snapshots import CheckRow, ReviewView
+from backends.snapshots import ApplyOutcome, ApplyPlan, CheckRow, ReviewView
 
 
 def diff(context: Context, args: argparse.Namespace) -> int:
@@ -118,22 +118,54 @@ def export(context: Context, args: argparse.Namespace) -> int:
     return 0
 
 
-def _confirm(review: ReviewView, squash: bool) -> None:
-    """Ask the person, naming what would happen; anything but yes is a refusal."""
-    branch = review.branch.removeprefix("refs/heads/")
-    sys.stderr.write(
-        f"apply box {visible(review.row.name)} to branch {visible(branch)} at {review.branch_tip[:12]}\n"
-        f"  snapshot {review.snapshot.id}\n"
-        f"  base     {review.snapshot.base}\n"
-        f"  tier     {review.row.tier}{f': {UNCONFINED}' if review.row.unconfined else ''}\n"
-        f"  policy   {review.policy_digest}\n"
-        f"  changes  {diff_size(review.snapshot.stat)}{', squashed' if squash else ''}\n"
-    )
-    for check in review.checks:
+def _plan_lines(review: ReviewView, plan: ApplyPlan) -> list[str]:
+    """What would be done, for a person who is to agree."""
+    at = f"at {plan.old[:12]}" if plan.old else f"which is made at {plan.base[:12]}"
+    if plan.partial:
+        counts = f"{plan.accepted} accepted, {plan.left} left in the box; {plan.combination}"
+    else:
+        counts = diff_size(review.snapshot.stat)
+    lines = [
+        f"apply box {visible(review.row.name)} to branch {visible(_short(plan.branch))} {at}",
+        f"  snapshot {plan.snapshot}",
+        f"  tree     {plan.tree}{' (a part of the snapshot)' if plan.partial else ''}",
+        f"  parents  {' '.join(plan.parents)} ({plan.mode})",
+        f"  base     {plan.base}",
+        f"  tier     {review.row.tier}{f': {UNCONFINED}' if review.row.unconfined else ''}",
+        f"  policy   {review.policy_digest}",
+        f"  changes  {counts}",
+    ]
+    lines += [f"  message  {visible(line)}".rstrip() for line in plan.message.strip("\n").split("\n")]
+    for check in plan.checks:
         if check.verdict != "pass":
             where = visible(check.path) + ": " if check.path is not None else ""
-            sys.stderr.write(f"  {check.verdict}: {where}{visible(check.reason)}\n")
-    sys.stderr.write("type yes to apply: ")
+            lines.append(f"  {check.verdict}: {where}{visible(check.reason)}")
+    return lines
+
+
+def _short(branch: str) -> str:
+    return branch.removeprefix("refs/heads/")
+
+
+def _not_done(plan: ApplyPlan) -> ApplyOutcome:
+    """The outcome as far as a plan knows it."""
+    return ApplyOutcome(
+        plan.branch,
+        plan.old,
+        "",
+        plan.mode,
+        "",
+        tree=plan.tree,
+        partial=plan.partial,
+        accepted=plan.accepted,
+        left=plan.left,
+        combination=plan.combination,
+    )
+
+
+def _confirm(review: ReviewView, plan: ApplyPlan) -> None:
+    """Ask the person, naming what would happen; anything but yes is a refusal."""
+    sys.stderr.write("\n".join([*_plan_lines(review, plan), "type yes to apply: "]))
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() != "yes":
         raise Refused(
@@ -147,7 +179,27 @@ def _confirm(review: ReviewView, squash: bool) -> None:
 def apply(context: Context, args: argparse.Namespace) -> int:
     """``cloche apply BOX``: a person says yes on a terminal, a script gives its name."""
     as_name = args.__dict__["as"]
-    expect = args.expect
+    if args.onto == "" or args.message == "":
+        empty = "--onto" if args.onto == "" else "--message"
+        raise UsageError(
+            "cloche apply cannot be read",
+            f"{empty} is empty",
+            "cloche apply BOX --onto NAME --message TEXT",
+            code="usage",
+        )
+    onto, message = args.onto or "", args.message or ""
+    engine = context.engine
+    if args.dry_run:
+        plan = engine.plan_apply(
+            args.box, squash=args.squash, as_name=as_name, expect=args.expect, onto=onto, message=message
+        )
+        if context.json:
+            context.document(box=engine.find(args.box).key, **_not_done(plan)._asdict(), plan=plan)
+        else:
+            for line in _plan_lines(engine.review(args.box), plan):
+                context.say(line)
+        return 0
+    seen = None
     if as_name is None:
         if not (os.isatty(0) and os.isatty(2)):
             raise Refused(
@@ -156,24 +208,49 @@ def apply(context: Context, args: argparse.Namespace) -> int:
                 f"run it in a terminal, or as a script: cloche apply {args.box} --as NAME",
                 code="needs-person",
             )
-        review = context.engine.review(args.box)
-        _confirm(review, args.squash)
-        if expect is not None and expect != review.snapshot.id:
-            raise Refused(
-                f"box {args.box} was not applied",
-                f"its snapshot is {review.snapshot.id}, not {expect}",
-                f"review it again: cloche diff {args.box}",
-                code="other-snapshot",
-            )
-        expect = review.snapshot.id
-    done = context.engine.apply(args.box, squash=args.squash, as_name=as_name, expect=expect)
+        review = engine.review(args.box)
+        seen = engine.plan_apply(
+            args.box, squash=args.squash, expect=args.expect, onto=onto, message=message
+        )  # fmt: skip
+        _confirm(review, seen)
+    done = engine.apply(
+        args.box,
+        squash=args.squash,
+        as_name=as_name,
+        expect=seen.snapshot if seen else args.expect,
+        onto=onto,
+        message=message,
+        part=True,
+        seen=seen,
+    )
+    if context.json:
+        context.document(box=engine.find(args.box).key, **done._asdict(), plan=None)
+        return 0
+    context.say(f"{visible(_short(done.branch))}: {done.old[:12] or 'new'} -> {done.new[:12]} ({done.mode})")
+    if done.partial:
+        context.say(f"{done.accepted} accepted, {done.left} left; {done.combination}")
+        context.note(f"the rest is in the box: cloche diff {args.box}")
+    for note in done.notes:
+        context.note(note)
+    return 0
+
+
+def unapply(context: Context, args: argparse.Namespace) -> int:
+    """``cloche unapply BOX``."""
+    as_name = args.__dict__["as"]
+    if as_name is None and not (os.isatty(0) and os.isatty(2)):
+        raise Refused(
+            f"the apply of box {args.box} was not undone",
+            "this is no terminal, and no --as NAME says which script acts",
+            f"run it in a terminal, or as a script: cloche unapply {args.box} --as NAME",
+            code="needs-person",
+        )
+    done = context.engine.unapply(args.box, as_name=as_name)
     if context.json:
         context.document(box=context.engine.find(args.box).key, **done._asdict())
     else:
-        branch = done.branch.removeprefix("refs/heads/")
-        context.say(f"{visible(branch)}: {done.old[:12]} -> {done.new[:12]} ({done.mode})")
-        for note in done.notes:
-            context.note(note)
+        context.say(f"{visible(_short(done.branch))}: {done.old[:12]} -> {done.new[:12] or 'removed'}")
+        context.say(f"the box is {done.state}")
     return 0
 
 

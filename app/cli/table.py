@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.cli.table_apply import APPLY_VERBS
 from app.cli.table_denials import DENIAL_VERBS
 from app.cli.table_egress import EGRESS_VERBS
 from app.cli.table_review import REVIEW_VERBS
@@ -272,32 +273,7 @@ VERBS: tuple[Verb, ...] = (
             Param(("--force",), "write into a folder that holds something", "flag"),
         ),
     ),
-    Verb(
-        "apply",
-        "decide",
-        "Carry a proposal onto the branch it came from.",
-        "gate:apply",
-        "cloche.apply/1",
-        (
-            BOX_FIELD,
-            Field("branch", "string", "the branch"),
-            Field("old", "string", "its tip before"),
-            Field("new", "string", "its tip after"),
-            Field("mode", "string", "fast-forward, merge or squash"),
-            Field("who", "string", "who applied it"),
-            Field("notes", "list", "what is still to be done, such as running a filter"),
-        ),
-        (
-            BOX,
-            Param(("--squash",), "one commit on top of the branch instead of a merge", "flag"),
-            Param(
-                ("--as",), "apply as a script of this name, without a question; journalled", metavar="NAME"
-            ),
-            Param(("--expect",), "refuse unless this is the proposed snapshot", metavar="ID"),
-        ),
-        "A person applies: on a terminal it asks, naming branch, commit and snapshot; without one `--as` is "
-        "needed. Callers that run inside a box are refused.",
-    ),
+    *APPLY_VERBS,
     Verb(
         "verify",
         "decide",

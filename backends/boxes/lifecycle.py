@@ -41,6 +41,7 @@ MOVES = (
     Move(PROPOSED, APPLIED, "apply"),
     Move(PROPOSED, ABORTED, "abort"),
     Move(PROPOSED, REMOVED, "rm"),
+    Move(APPLIED, PROPOSED, "unapply"),
     Move(APPLIED, REMOVED, "rm"),
     Move(ABORTED, REMOVED, "rm"),
 )
@@ -66,6 +67,10 @@ REMEDIES = {
     ("apply", IDLE): "propose first, so that what is applied is what was reviewed: cloche propose {box}",
     ("apply", APPLIED): "it was applied already: cloche log {box}",
     ("apply", ABORTED): "the box was aborted; make a new one: cloche new",
+    ("unapply", CREATED): "nothing was applied yet: cloche status {box}",
+    ("unapply", RUNNING): "end its processes first: cloche stop {box}",
+    ("unapply", PROPOSED): "take the proposal of the rest back first: cloche reopen {box}",
+    ("unapply", ABORTED): "the box was aborted; undo it in your repository: git revert",
     ("export", CREATED): "run something in it, then propose: cloche propose {box}",
     ("export", RUNNING): "end its processes and propose first: cloche stop {box}, then cloche propose {box}",
     ("export", IDLE): "propose first: cloche propose {box}",
@@ -86,13 +91,15 @@ def legal(source: str, target: str) -> bool:
 
 
 def allows(state: str, act: str) -> bool:
-    """Whether ``act`` (run, propose, reopen, apply, export, abort, rm) fits a box in ``state``.
+    """Whether ``act`` (run, propose, reopen, apply, unapply, export, abort, rm) fits a box in ``state``.
 
     ``run`` fits a running box too, which it leaves running. Exporting changes no state; it needs a snapshot,
     so it fits a proposed box and an applied one.
     """
     if act == "export":
         return state in (PROPOSED, APPLIED)
+    if act == "unapply":  # after a part was applied the box is idle
+        return state in (IDLE, APPLIED)
     return (state, act) in _ACTS or (act == "run" and state == RUNNING)
 
 

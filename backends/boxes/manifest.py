@@ -40,10 +40,16 @@ class Manifest(NamedTuple):
     tree_reason: str = ""  # why this provider, as it was decided when the box was made
     detached: bool = False
     snapshot: dict[str, Any] | None = None  # id, base, base_tree, created, stat [files, added, deleted]
-    applied: dict[str, Any] | None = None  # branch, old, new, mode, who, time
+    applied: dict[str, Any] | None = None  # the last ApplyOutcome, scripted, and what unapply needs
     generation: int = 1
     journal: dict[str, Any] | None = None  # count, head: the anchor outside the journal (rule S19)
     commit: str = ""  # the commit that apply made
+    lower_tree: str = ""  # tree under an overlay's changes, where that is not ``base_tree``
+
+    @property
+    def under(self) -> str:
+        """The tree over which an overlay lays the box's changes; it stays when the base moves on."""
+        return self.lower_tree or self.base_tree
 
 
 _REQUIRED = tuple(f for f in Manifest._fields if f not in Manifest._field_defaults)

@@ -12,7 +12,15 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from backends.evidence.journal import Anchor
-from backends.snapshots import CheckRow, JournalRecord, ReviewView, SessionRow, Tally
+from backends.snapshots import (
+    NOT_RUN,
+    CheckRow,
+    JournalRecord,
+    ReviewProgress,
+    ReviewView,
+    SessionRow,
+    Tally,
+)
 
 VERSION = 1
 MAX_PROGRAMS = 400  # distinct command lines with a row of their own
@@ -58,6 +66,7 @@ class Activity(NamedTuple):
     spans: Mapping[int, Span]  # by session
     generations: tuple[Mapping[str, object], ...] = ()  # changes of the policy that a person accepted
     traffic: tuple[TrafficRow, ...] = ()  # of a box with a list of destinations
+    applied: tuple[Mapping[str, object], ...] = ()  # what was applied and undone so far, by time
 
 
 def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Activity:
@@ -67,6 +76,7 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
     spans: dict[int, Span] = {}
     generations: list[Mapping[str, object]] = []
     traffic: dict[tuple[str, str, int], TrafficRow] = {}
+    applied: list[Mapping[str, object]] = []
     executed = others = 0
     for record in records:
         data = record.data
@@ -86,6 +96,8 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
             _carried(traffic, data)
         elif record.kind == "policy":
             generations.append({**data, "time": record.time})
+        elif record.kind in ("apply", "unapply"):
+            applied.append({**data, "act": record.kind, "time": record.time})
         elif record.kind in ("lost", "torn", "damaged", "unreadable"):
             count = data.get("count", 1)
             what = str(data.get("what", "")) if record.kind == "lost" else f"journal lines ({record.kind})"
@@ -98,7 +110,8 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
                 spans[number] = spans[number]._replace(last=record.seq, head=record.hash)
     rows = tuple(programs.values())
     sums = tuple(traffic.values())
-    return Activity(rows, executed, others, tuple(sorted(lost.items())), spans, tuple(generations), sums)
+    done = tuple(generations), sums, tuple(applied)
+    return Activity(rows, executed, others, tuple(sorted(lost.items())), spans, *done)
 
 
 def _carried(traffic: dict[tuple[str, str, int], TrafficRow], data: Mapping[str, object]) -> None:
@@ -141,6 +154,8 @@ def export_receipt(
             "digest": review.policy_digest, "resolved": dict(policy),
             "generations": [dict(generation) for generation in done.generations],
         },
+        "applied": [dict(one) for one in done.applied],
+        "decided": decided(review.progress),
         "journal": anchor._asdict(),
         "artefacts": {name: dict(facts) for name, facts in artefacts.items()},
         "changes": [
@@ -155,6 +170,17 @@ def export_receipt(
             "programs": [program._asdict() for program in done.programs],
             "traffic": [row._asdict() for row in done.traffic],
         },
+    }  # fmt: skip
+
+
+def decided(progress: ReviewProgress | None) -> dict[str, object] | None:
+    """What was decided about the proposal, ``None`` for nothing; what it means for an apply."""
+    if progress is None or not progress.accepted + progress.rejected:
+        return None
+    left = progress.rejected + progress.undecided
+    return {
+        "accepted": progress.accepted, "rejected": progress.rejected, "undecided": progress.undecided,
+        "digest": progress.digest, "combination": NOT_RUN if progress.accepted and left else "",
     }  # fmt: skip
 
 

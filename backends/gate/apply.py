@@ -1,4 +1,4 @@
-"""Apply: carry a reviewed proposal onto the branch that its base came from.
+"""Apply: carry a reviewed proposal, or the accepted part of it, onto a branch.
 
 Only tree objects are applied, never the live tree. The order is such that a failure at any point leaves
 branch, files and history as they were: check the objects, build the commit in the quarantine, look at the
@@ -8,109 +8,225 @@ branch moved meanwhile the checkout is brought back.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 from backends.boxes.layout import BoxPaths
-from backends.errors import Busy, ClocheError, Refused
+from backends.errors import Busy, Refused
 from backends.evidence.journal import Journal
-from backends.evidence.visible import visible
-from backends.gate import configuration, merging, worktree
+from backends.gate import branches, configuration, merging, moving, wording, worktree
 from backends.gate.checks import require, run_checks
-from backends.snapshots import ApplyOutcome, CheckRow, SnapshotInfo
-from backends.trees import quarantine as quarantines
+from backends.snapshots import NOT_RUN, ApplyOutcome, ApplyPlan, CheckRow, SnapshotInfo
 from backends.trees import source as sources
-from backends.trees.git import Git, failure
+from backends.trees.git import Git
 from backends.trees.values import Source
+
+
+class Part(NamedTuple):
+    """The accepted part of a proposal as a tree of the quarantine, and how much it is."""
+
+    tree: str
+    accepted: int  # lines and parts
+    left: int
+    decisions: str  # digest of what was decided, as the journal has it
+
+
+class Request(NamedTuple):
+    """What is to be applied, where, and as whose act."""
+
+    branch: str  # full name, as it was recorded when the box was made
+    who: str
+    scripted: bool = False
+    squash: bool = False
+    purpose: str = ""
+    policy_digest: str = ""
+    checks: Sequence[CheckRow] = ()  # the rows that were reviewed; those on objects are made again
+    part: Part | None = None  # None: all of it
+    total: int = 0  # lines and parts of all of it
+    onto: str = ""  # a branch to make at the base, instead of ``branch``
+    message: str = ""
+
+
+class Planned(NamedTuple):
+    """A plan with the commit that was made for it in the quarantine."""
+
+    plan: ApplyPlan
+    result: merging.Result
+    settings: Mapping[str, str]
+    identity: Mapping[str, str]
 
 
 def apply(
     paths: BoxPaths,
     source: Source,
     snapshot: SnapshotInfo,
+    request: Request,
     *,
-    branch: str,
-    who: str,
-    scripted: bool = False,
-    squash: bool = False,
-    purpose: str = "",
-    policy_digest: str = "",
-    checks: Sequence[CheckRow] = (),
-) -> ApplyOutcome:
-    """Apply ``snapshot`` on ``branch`` of ``source`` and journal it. The caller holds the box's lock.
+    seen: ApplyPlan | None = None,
+) -> tuple[ApplyOutcome, str]:
+    """Apply and journal it: the outcome, and the commit with exactly the accepted part as its tree.
 
-    ``branch`` is the full name recorded when the box was made. ``checks`` are the rows that were reviewed;
-    every check on the objects is run again here. ``Refused``: a check refuses, no branch to apply on.
-    ``Busy``: conflict, branch moved or rewritten, a checkout that is not clean; nothing is changed then.
+    Where a part is taken that commit becomes the box's base, and the reference that keeps the base moves with
+    the branch. The caller holds the box's lock. ``seen`` is the plan that was agreed to: ``Busy`` when it is
+    another one now. Errors are those of :func:`plan`.
     """
-    quarantine = _quarantine(paths, source)
-    tip = _tip(source, branch, paths)
+    planned = plan(paths, source, snapshot, request)
+    now = planned.plan
+    if seen is not None:
+        _same(seen, now, paths.name)
+    part, result = request.part, planned.result
+    facts: dict[str, object] = {
+        "branch": now.branch, "old": now.old, "new": result.commit, "mode": now.mode, "who": request.who,
+        "scripted": request.scripted, "snapshot": snapshot.id, "tree": result.tree, "partial": now.partial,
+    }  # fmt: skip
+    if part is not None:
+        facts |= {
+            "accepted": part.accepted, "left": part.left, "combination": NOT_RUN, "decisions": part.decisions,
+            "part": part.tree,
+        }  # fmt: skip
+    start = now.old or snapshot.base
+    place = None if now.new_branch else worktree.checkout_of(source, now.branch)
+    objects = Path(source.common_dir) / "objects"
+
+    def begin() -> None:
+        # On disk before anything changes: a crash from here on is seen by a start without an end.
+        Journal(paths.journal).append("apply-start", facts, sync=True)
+        shared = planned.settings.get("core.sharedrepository", "")
+        quarantine = moving.quarantine_of(paths, source)
+        merging.carry(quarantine, objects, result.commit, (start,), shared, paths.root)
+
+    def swap(git_dir: Path) -> None:
+        base = None
+        if part is not None:
+            base = moving.Step(sources.base_ref(paths.name), snapshot.base, result.work)
+        moving.swap_refs(
+            git_dir,
+            moving.Step(now.branch, now.old, result.commit),
+            base,
+            f"cloche apply {paths.name}: {now.mode}",
+            planned.identity,
+            f"cloche apply {paths.name}",
+        )
+
+    notes = moving.move(
+        paths, source, place, start, result.commit, planned.settings, begin=begin, swap=swap
+    )  # fmt: skip
+    Journal(paths.journal).append("apply", facts, sync=True)
+    outcome = ApplyOutcome(
+        now.branch,
+        now.old,
+        result.commit,
+        now.mode,
+        request.who,
+        notes,
+        result.tree,
+        now.partial,
+        now.accepted,
+        now.left,
+        now.combination,
+    )
+    return outcome, result.work
+
+
+def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Request) -> Planned:
+    """The commit that apply would make, made in the quarantine only.
+
+    ``Refused``: a check refuses, no branch to apply on, the new branch exists. ``Busy``: conflict, branch
+    rewritten.
+    """
+    quarantine = moving.quarantine_of(paths, source)
+    part = request.part
+    tree = part.tree if part is not None else snapshot.id
+    if request.onto:
+        branch, old = branches.fresh(source, request.onto), ""
+    else:
+        branch = request.branch
+        old = branches.tip(source, branch, paths.name)
+    tip = old or snapshot.base
     _same_base(quarantine, snapshot)
-    rows = (*checks, *run_checks(quarantine, snapshot.base_tree, snapshot.id))
-    require(tuple(dict.fromkeys(rows)), "apply", paths.name)  # what both found is said once
+    rows = (*request.checks, *run_checks(quarantine, snapshot.base_tree, tree))
+    rows = tuple(dict.fromkeys(rows))  # what both found is said once
+    require(rows, "apply", paths.name)
+    if part is not None and request.squash and tip != snapshot.base:
+        raise Refused(
+            "the accepted part cannot be squashed",
+            f"{branch} moved on since the base, and the rest could not be told from what it gained",
+            f"merge it: cloche apply {paths.name}, or onto a new branch: --onto NAME",
+            code="partial-squash",
+        )
     settings = configuration.read(source)
     identity = configuration.identity(settings)
-    message, merge_message = _messages(paths, snapshot, purpose, policy_digest, who if scripted else "")
+    total = part.accepted + part.left if part is not None else request.total
+    said = wording.messages(
+        wording.Facts(
+            paths.name,
+            paths.key,
+            snapshot.id,
+            request.purpose,
+            request.policy_digest,
+            request.who if request.scripted else "",
+            (part.accepted, total) if part is not None else None,
+        ),
+        request.message,
+    )
     result = merging.merge(
         quarantine,
         base=snapshot.base,
         tip=tip,
-        tree=snapshot.id,
-        message=message,
-        merge_message=merge_message,
-        squash=squash,
+        tree=tree,
+        message=said.work,
+        merge_message=said.merge,
+        squash=request.squash,
         who=identity,
+        when=snapshot.created,
     )
     tip_tree = quarantine.line("rev-parse", f"{tip}^{{tree}}")
     if result.tree == tip_tree:
         raise Refused(
             "there is nothing to apply",
-            f"{branch} holds the proposed content already",
+            f"{branch} holds the {'accepted' if part is not None else 'proposed'} content already",
             f"remove the box: cloche abort {paths.name} && cloche rm {paths.name}",
             code="nothing-to-apply",
         )
-    if result.tree != snapshot.id:
+    if result.tree != tree:
         # Two harmless halves can make a hostile whole: a HEAD from one side, objects and refs from the other.
-        require(run_checks(quarantine, tip_tree, result.tree), "apply", paths.name)
-    facts: dict[str, object] = {
-        "branch": branch, "old": tip, "new": result.commit, "mode": result.mode, "who": who,
-        "scripted": scripted, "snapshot": snapshot.id, "tree": result.tree,
+        merged = run_checks(quarantine, tip_tree, result.tree)
+        require(merged, "apply", paths.name)
+    made = ApplyPlan(
+        branch,
+        bool(request.onto),
+        old,
+        snapshot.base,
+        snapshot.id,
+        result.mode,
+        result.tree,
+        result.parents,
+        said.merge if result.mode == "merge" else said.work,
+        part is not None,
+        part.accepted if part is not None else total,
+        part.left if part is not None else 0,
+        NOT_RUN if part is not None else "",
+        rows,
+    )
+    return Planned(made, result, settings, identity)
+
+
+def _same(seen: ApplyPlan, now: ApplyPlan, box: str) -> None:
+    """``Busy`` unless what was agreed to is what would be done now, naming what moved."""
+    words = {
+        "branch": "the branch", "old": "the branch's tip", "base": "the base", "snapshot": "the snapshot",
+        "tree": "the content", "parents": "the parents", "message": "the message",
+        "accepted": "the decisions", "left": "the decisions", "checks": "what the gate found",
     }  # fmt: skip
-    notes = _carry_out(paths, source, branch, tip, result, settings, identity, facts)
-    Journal(paths.journal).append("apply", facts, sync=True)
-    return ApplyOutcome(branch, tip, result.commit, result.mode, who, notes)
-
-
-def _quarantine(paths: BoxPaths, source: Source) -> Git:
-    return quarantines.git(paths).with_variables(merging.shallow_of(Path(source.common_dir)))
-
-
-def _tip(source: Source, branch: str, paths: BoxPaths) -> str:
-    if not branch.startswith("refs/heads/"):
-        raise Refused(
-            "the proposal cannot be applied",
-            "its base was taken from no branch",
-            f"export it and apply the patch where it belongs: cloche export {paths.name} --out DIR",
-            code="no-branch",
+    moved = {text for name, text in words.items() if getattr(seen, name) != getattr(now, name)}
+    if moved:
+        raise Busy(
+            f"box {box} was not applied",
+            f"since it was shown, these changed: {', '.join(sorted(moved))}",
+            f"look at it again: cloche apply {box} --dry-run",
+            code="plan-moved",
         )
-    if sources.git(source).call("symbolic-ref", "--quiet", branch).status == 0:
-        raise Refused(
-            "the proposal cannot be applied",
-            f"{branch} is a symbolic reference to another branch",
-            "make it a branch of its own, or export the proposal",
-            code="symbolic-branch",
-        )
-    tip = sources.tip(source, branch)
-    if not tip:
-        raise Refused(
-            "the proposal cannot be applied",
-            f"{branch} is gone from {source.common_dir}",
-            f"bring it back, or export the proposal: cloche export {paths.name} --out DIR",
-            code="branch-gone",
-        )
-    return tip
 
 
 def _same_base(quarantine: Git, snapshot: SnapshotInfo) -> None:
@@ -122,89 +238,3 @@ def _same_base(quarantine: Git, snapshot: SnapshotInfo) -> None:
             "review it again; if it says the same, look at who changed the box's manifest",
             code="other-base",
         )
-
-
-def _messages(
-    paths: BoxPaths, snapshot: SnapshotInfo, purpose: str, policy_digest: str, script: str
-) -> tuple[str, str]:
-    trailers = [f"Cloche-Box: {paths.key}", f"Cloche-Proposal: {snapshot.id}"]
-    if policy_digest:
-        trailers.append(f"Cloche-Policy: {policy_digest}")
-    if script:
-        trailers.append(f"Cloche-Applied-By-Script: {visible(script)}")
-    subject = visible(" ".join(purpose.split())[:200]) or f"Apply the work of box {paths.name}"
-    end = "\n\n" + "\n".join(trailers) + "\n"
-    return subject + end, f"Merge the work of box {paths.name}" + end
-
-
-def _carry_out(
-    paths: BoxPaths,
-    source: Source,
-    branch: str,
-    tip: str,
-    result: merging.Result,
-    settings: Mapping[str, str],
-    identity: Mapping[str, str],
-    facts: Mapping[str, object],
-) -> tuple[str, ...]:
-    quarantine = _quarantine(paths, source)
-    objects = Path(source.common_dir) / "objects"
-    place = worktree.checkout_of(source, branch)
-    opened = (
-        worktree.opened(place, objects, quarantine.objects, tip, settings, paths.root)
-        if place
-        else nullcontext()
-    )
-    with opened as files:
-        if files is not None:
-            files.require_clean(tip)
-            files.move(tip, result.commit, dry_run=True)
-        # On disk before anything changes: a crash from here on is seen by a start without an end.
-        Journal(paths.journal).append("apply-start", facts, sync=True)
-        shared = settings.get("core.sharedrepository", "")
-        merging.carry(quarantine, objects, result.commit, (tip,), shared, paths.root)
-        if files is not None:
-            files.move(tip, result.commit)
-        try:
-            _swap(place.git_dir if place else Path(source.common_dir), branch, tip, result, paths, identity)
-        except BaseException as error:  # an interrupt must not leave the files ahead of the branch either
-            if files is not None:
-                _bring_back(files, result.commit, tip, branch, error)
-            raise
-        if files is None:
-            return ()
-        names = quarantine.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", tip, result.commit)
-        return tuple(
-            f"changed files are meant to pass the filter {name}; Cloche runs none: do it in your checkout"
-            for name in files.filtered(names)
-        )
-
-
-def _bring_back(files: worktree.Files, new: str, old: str, branch: str, error: BaseException) -> None:
-    try:
-        files.move(new, old)
-    except ClocheError as second:
-        raise ClocheError(
-            f"{branch} was not moved, but your checkout holds the proposal",
-            f"{error}; and the files could not be brought back: {second.why}",
-            "look at them, then: git restore --staged --worktree --source=HEAD :/",
-            code="checkout-left",
-        ) from error
-
-
-def _swap(
-    git_dir: Path, branch: str, tip: str, result: merging.Result, paths: BoxPaths, identity: Mapping[str, str]
-) -> None:
-    git = Git(git_dir, variables=identity)
-    args = ("update-ref", "-m", f"cloche apply {paths.name}: {result.mode}", branch, result.commit, tip)
-    done = git.call(*args)
-    if done.status == 0:
-        return
-    if b"but expected" in done.stderr or b".lock" in done.stderr:
-        raise Busy(
-            "the branch moved while the proposal was applied",
-            os.fsdecode(done.stderr).strip().removeprefix("fatal: ") + "; nothing was changed",
-            "look at it and apply again: git log -3 " + branch.removeprefix("refs/heads/"),
-            code="branch-moved",
-        )
-    raise failure(args, done)

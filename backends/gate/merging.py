@@ -21,6 +21,8 @@ class Result(NamedTuple):
     commit: str
     tree: str
     mode: str  # fast-forward, merge, squash
+    parents: tuple[str, ...]
+    work: str = ""  # a commit in its history whose tree is exactly what was taken
 
 
 def merge(
@@ -33,16 +35,19 @@ def merge(
     merge_message: str,
     squash: bool,
     who: Mapping[str, str],
+    when: float,
 ) -> Result:
     """Put ``tree``, a change to ``base``, on top of ``tip``.
 
     With ``tip`` still at ``base`` the commit holds exactly ``tree``. Otherwise the change is merged
-    (git-merge-tree(1)): as a merge commit, or with ``squash`` as one commit. ``Busy`` when the branch no
-    longer contains the base or the merge conflicts, naming the files.
+    (git-merge-tree(1)): as a merge commit, or with ``squash`` as one commit. The second parent of a merge
+    bears the time ``when`` and not the present one, so that it is known before it is made. ``Busy``
+    when the branch no longer contains the base or the merge conflicts, naming the files.
     """
     git = quarantine.with_variables(who)
     if tip == base:
-        return Result(_commit(git, tree, [base], message), tree, "squash" if squash else "fast-forward")
+        made = _commit(git, tree, [base], message)
+        return Result(made, tree, "squash" if squash else "fast-forward", (base,), made)
     kin = git.call("merge-base", "--is-ancestor", base, tip)
     if kin.status not in (0, 1):
         raise failure(("merge-base",), kin)
@@ -53,11 +58,14 @@ def merge(
             "export the proposal and apply the patch by hand: cloche export BOX --out DIR",
             code="branch-rewritten",
         )
-    proposed = _commit(git, tree, [base], message)
+    then = f"@{int(when)} +0000"
+    dated = git.with_variables({"GIT_AUTHOR_DATE": then, "GIT_COMMITTER_DATE": then})
+    proposed = _commit(dated, tree, [base], message)
     merged = _merged_tree(git, tip, proposed)
     if squash:
-        return Result(_commit(git, merged, [tip], message), merged, "squash")
-    return Result(_commit(git, merged, [tip, proposed], merge_message), merged, "merge")
+        return Result(_commit(git, merged, [tip], message), merged, "squash", (tip,))
+    made = _commit(git, merged, [tip, proposed], merge_message)
+    return Result(made, merged, "merge", (tip, proposed), proposed)
 
 
 def _commit(git: Git, tree: str, parents: list[str], message: str) -> str:

@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterable, Mapping
 
 from backends.evidence.journal import Anchor
-from backends.evidence.receipts import Activity, TrafficRow
+from backends.evidence.receipts import Activity, TrafficRow, decided
 from backends.evidence.visible import visible
-from backends.snapshots import CheckRow, FileChange, ReviewView, SessionRow
+from backends.snapshots import NOT_RUN, CheckRow, FileChange, ReviewView, SessionRow
 
 # The tree without entries, by the hash that names it (gitrepository-layout(5), extensions.objectFormat).
 EMPTY_TREES = {
@@ -34,6 +34,8 @@ def render(
         _head(review, anchor, now),
         _changes(review),
         _checks(review.checks),
+        _decided(review),
+        _applied(done),
         _ran(review.sessions, done),
         _went(done.traffic),
         _denied(review),
@@ -122,6 +124,38 @@ def _checks(checks: tuple[CheckRow, ...]) -> str:
         f"{c.verdict:<7} {c.id:<15} {_name(c.path) + ': ' if c.path is not None else ''}{c.reason}"
         for c in sorted(checks, key=lambda c: order.get(c.verdict, 3))
     )
+
+
+def _decided(review: ReviewView) -> str:
+    """Only where anything was decided: without decisions all is applied."""
+    done = decided(review.progress)
+    if done is None:
+        return ""
+    said = (
+        f"## What was decided\n\n{done['accepted']} lines and parts accepted, {done['rejected']} rejected, "
+        f"{done['undecided']} open. `patch.diff` is the whole proposal all the same.\n"
+    )
+    if done["combination"]:
+        said += (
+            f"\nOnly what is accepted is applied by `cloche apply`: {NOT_RUN}. What ran in the box had the "
+            "rest beside it.\n"
+        )
+    return said
+
+
+def _applied(done: Activity) -> str:
+    if not done.applied:
+        return ""
+    return "## What was applied before\n\n" + fenced(_act(one) for one in done.applied)
+
+
+def _act(data: Mapping[str, object]) -> str:
+    who = f"{'the script ' if data.get('scripted') is True else ''}{data.get('who')}"
+    old, new = (str(data.get(name) or "nothing")[:12] for name in ("old", "new"))
+    said = f"{data.get('act')}  {data.get('branch')}: {old} -> {new}, by {who}"
+    if data.get("partial") is True:
+        said += f"; {data.get('accepted')} accepted, {data.get('left')} left, {data.get('combination')}"
+    return said
 
 
 def _ran(sessions: tuple[SessionRow, ...], done: Activity) -> str:

@@ -364,7 +364,7 @@ def _verification(spec: LaunchSpec, manifest: Manifest, intact: frozenset[str]) 
         return None
     from backends.trees.verification import Verification
 
-    return Verification(spec.paths, manifest.base_tree, intact)
+    return Verification(spec.paths, manifest.under, intact)
 
 
 def raise_limits() -> None:

@@ -30,10 +30,16 @@ UNCONFINED_READER = (
 
 
 def snapshot(
-    paths: BoxPaths, base_tree: str, *, limits: Limits | None = None, confine: bool = True
+    paths: BoxPaths,
+    base_tree: str,
+    *,
+    lower: str = "",
+    limits: Limits | None = None,
+    confine: bool = True,
 ) -> TreeSnapshot:
     """Read the tree of a box and return it as a tree object of its quarantine, compared with ``base_tree``.
 
+    ``lower`` is the tree over which an overlay lays the box's changes, where that is not ``base_tree``.
     What stands out in the tree, and in the box's own repository (:mod:`backends.trees.findings`), is told.
 
     ``Refused`` when a limit is met or the tree cannot be read whole, naming the path. ``confine=False``
@@ -41,7 +47,8 @@ def snapshot(
     """
     limits = limits or Limits()
     with quarantine.locked(paths):
-        tree, report = _read(paths, base_tree, limits, confine)
+        read_over = lower if lower and layers.used(paths) else base_tree
+        tree, report = _read(paths, read_over, limits, confine)
     found = [Finding(kind, _path(path), words) for kind, path, words in report["findings"]]
     if not report["confined"]:
         found.append(Finding("reader", b".", UNCONFINED_READER))

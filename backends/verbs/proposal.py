@@ -60,7 +60,13 @@ def frozen(paths: BoxPaths) -> Iterator[None]:
 
 
 def _snapshot(paths: BoxPaths, manifest: Manifest, limits: Limits = EXACT) -> TreeSnapshot:
-    return snapshots.snapshot(paths, manifest.base_tree, limits=limits, confine=manifest.tier != "workspace")
+    return snapshots.snapshot(
+        paths,
+        manifest.base_tree,
+        lower=manifest.under,
+        limits=limits,
+        confine=manifest.tier != "workspace",
+    )
 
 
 def live_diff(paths: BoxPaths, *, still: bool = True) -> Diff:
@@ -154,14 +160,17 @@ def snapshot_of(paths: BoxPaths, manifest: Manifest, act: str) -> dict[str, Any]
     return manifest.snapshot
 
 
-def checks(paths: BoxPaths, snapshot: dict[str, Any]) -> tuple[CheckRow, ...]:
-    """What the gate says of a proposal, from its objects and from what its reader met."""
+def checks(paths: BoxPaths, snapshot: dict[str, Any], tree: str = "") -> tuple[CheckRow, ...]:
+    """What the gate says of a proposal, from its objects and from what its reader met.
+
+    ``tree`` is what is taken of it, where that is a part. What the reader met counts for a part as well.
+    """
     from backends.gate.checks import run_checks
 
     return run_checks(
         quarantine.git(paths),
         snapshot["base_tree"],
-        snapshot["id"],
+        tree or snapshot["id"],
         skipped=[(_bytes(path), why) for path, why in snapshot.get("skipped", [])],
         findings=[(kind, _bytes(path), text) for kind, path, text in snapshot.get("findings", [])],
         unlisted=snapshot.get("unlisted", 0),

@@ -18,6 +18,7 @@ from backends.boxes.manifest import load as load_manifest
 from backends.errors import Refused
 from backends.evidence.journal import Journal
 from backends.gate import decisions
+from backends.gate.apply import Part
 from backends.gate.decisions import Compared, Review, Stamp
 from backends.gate.decisions_file import digest
 from backends.gate.patch import (
@@ -27,6 +28,7 @@ from backends.gate.patch import (
     Counts,
     Patch,
     Selection,
+    compose_tree,
     counts,
     hunk_counts,
     interdiff,
@@ -257,23 +259,50 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
     return view._replace(progress=progress(patch, found, since))
 
 
-def require_nothing_rejected(paths: BoxPaths, snapshot: SnapshotInfo) -> None:
-    """``Refused`` when a reviewer rejected anything of the snapshot, which is about to be taken whole."""
-    if not paths.review.exists():
-        return
-    diff = diffs.diff(paths, snapshot.base, snapshot.base_tree, snapshot.id)
-    found, _ = decisions.load(paths, read(diff, snapshot.base_tree), snapshot)
-    named = [path for path, one in found.history.now.files.items() if not one.rejected.empty]
-    if named:
-        first = ", ".join(path.decode("utf-8", "surrogateescape") for path in named[:10])
-        more = f" and {len(named) - 10} more" if len(named) > 10 else ""
+class Accepted(NamedTuple):
+    """What of a proposal is to be applied; ``part`` is None for all of it."""
+
+    part: Part | None
+    total: int  # lines and parts in all
+
+
+def accepted(paths: BoxPaths, snapshot: SnapshotInfo) -> Accepted:
+    """What was accepted: all where nothing was decided, else what was accepted; what is open is not taken.
+
+    ``Refused`` when decisions were made and nothing is accepted, and when something that is accepted cannot
+    be had without something that is not.
+    """
+    patch = read(diffs.diff(paths, snapshot.base, snapshot.base_tree, snapshot.id), snapshot.base_tree)
+    total = sum(file.all.total for file in patch.files)
+    found, _ = decisions.load(paths, patch, snapshot)
+    now = found.history.now
+    selection = select(patch, now)
+    if not now.files or selection.whole:
+        return Accepted(None, total)
+    if selection.blocked:
+        said = "; ".join(
+            f"{one.path.decode('utf-8', 'surrogateescape')}: {_why(one)}" for one in selection.blocked[:5]
+        )
         raise Refused(
             f"box {paths.name} was not applied",
-            f"the review rejects parts of {first}{more}, and the whole proposal would be applied",
-            f"cloche reopen {paths.name} and take them out in the box; or decide anew: "
-            f"cloche accept {paths.name} --all",
-            code="rejected-parts",
+            f"what is accepted cannot be had alone: {said}",
+            f"accept that as well, or undecide what needs it: cloche review {paths.name}",
+            code="blocked-parts",
         )
+    git = quarantine.git(paths)
+    tree = compose_tree(git, selection)
+    if tree == snapshot.base_tree:
+        raise Refused(
+            f"box {paths.name} was not applied",
+            "the review made decisions and accepts nothing",
+            f"accept what you want: cloche accept {paths.name} PATH; all of it: "
+            f"cloche accept {paths.name} --all",
+            code="nothing-accepted",
+        )
+    if tree == snapshot.id:
+        return Accepted(None, total)
+    taken = sum(one.takes.total for one in selection.chosen)
+    return Accepted(Part(tree, taken, total - taken, digest(now, patch)), total)
 
 
 def desk(paths: BoxPaths, who: str, *, scripted: bool = False, view: ReviewView | None = None) -> Desk:

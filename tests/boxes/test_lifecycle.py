@@ -12,7 +12,7 @@ LEGAL = {
     ("running", "idle"),
     ("idle", "running"), ("idle", "proposed"), ("idle", "aborted"), ("idle", "removed"),
     ("proposed", "idle"), ("proposed", "applied"), ("proposed", "aborted"), ("proposed", "removed"),
-    ("applied", "removed"), ("aborted", "removed"),
+    ("applied", "proposed"), ("applied", "removed"), ("aborted", "removed"),
 }  # fmt: skip
 
 
@@ -27,6 +27,7 @@ ALLOWED = {
     "propose": {"idle"},
     "reopen": {"proposed"},
     "apply": {"proposed"},
+    "unapply": {"idle", "applied"},
     "export": {"proposed", "applied"},
     "abort": {"created", "idle", "proposed"},
     "rm": {"created", "idle", "proposed", "applied", "aborted"},

@@ -127,7 +127,7 @@ def test_a_proposal_with_rejected_parts_is_not_applied_whole(engine: Engine, rep
     tip = support.git(repo, "rev-parse", "main")
     assert cli("accept", "b", "src/add.py:1", "--reject").code == 0
     done = cli("apply", "b", "--as", "t", "--json")
-    assert done.code == 3 and json.loads(done.err)["code"] == "rejected-parts"
+    assert done.code == 3 and json.loads(done.err)["code"] == "nothing-accepted"
     assert support.git(repo, "rev-parse", "main") == tip
     assert cli("accept", "b", "--all").code == 0
     assert cli("apply", "b", "--as", "t").code == 0

@@ -55,3 +55,24 @@ def test_anything_else_applies_nothing(snapshot: str, repo: Path, answer: bytes)
         screen.type(answer)
         assert screen.wait() == 3
     assert support.git(repo, "rev-parse", "main") == tip
+
+
+def test_a_part_is_told_as_one_and_what_moved_meanwhile_is_named(snapshot: str, repo: Path, cli: Cli) -> None:
+    tip = support.git(repo, "rev-parse", "main")
+    assert cli("accept", "b", "x").code == 0
+    with Screen(repo, "apply", "b", "-m", "only x", cols=200) as screen:
+        text = screen.until(b"type yes to apply: ").decode()
+        assert "combination not run" in text and "only x" in text and f"parents  {tip}" in text
+        assert "Cloche-Partial: 2 of 4 lines and parts" in text and ".github" not in text
+        assert cli("accept", "b", "--all").code == 0
+        screen.type(b"yes\n")
+        assert "these changed: the content, the decisions, the message" in screen.until(b"dry-run").decode()
+        assert screen.wait() == 5
+    assert support.git(repo, "rev-parse", "main") == tip
+    assert cli("accept", "b", ".github/workflows/a.yml", "--reject").code == 0
+    with Screen(repo, "apply", "b", cols=200) as screen:
+        screen.until(b"type yes to apply: ")
+        screen.type(b"yes\n")
+        screen.until(b"combination not run")
+        assert screen.wait() == 0
+    assert support.git(repo, "diff", "--name-only", tip, "main") == "x"

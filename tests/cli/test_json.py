@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.cli.table import BY_NAME, VERBS
-from backends.snapshots import BoxRow, EgressRow, Explanation, ReviewedFile
+from backends.snapshots import ApplyPlan, BoxRow, EgressRow, Explanation, ReviewedFile
 from tests.support import Done, cloche_argv, wait_until
 
 pytestmark = pytest.mark.flow
@@ -70,6 +70,10 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     do("reopen", "b")
     assert do("allow", "b", "resources.procs=199", "--yes", "--as", "t")["live"] is False
     do("propose", "b")
+    plan = do("apply", "b", "--dry-run", "-m", "take it", "--onto", "made")["plan"]
+    assert set(plan) == set(ApplyPlan._fields)
+    assert do("apply", "b", "--as", "t")["plan"] is None
+    do("unapply", "b", "--as", "t")
     do("apply", "b", "--as", "t")
     do("stop", "b")
     do("new", "c")

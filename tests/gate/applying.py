@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backends.gate.apply import apply
+from backends.gate.apply import Request, apply
 from backends.snapshots import ApplyOutcome
 from tests import support
 from tests.gate.world import World, disk
@@ -14,10 +14,8 @@ BRANCH = "refs/heads/main"
 def run(
     world: World, tree: str, *, squash: bool = False, scripted: bool = False, branch: str = BRANCH
 ) -> ApplyOutcome:
-    return apply(
-        world.paths, world.source, world.snapshot(tree), branch=branch, who="me", squash=squash,
-        scripted=scripted, purpose="add a greeting", policy_digest="d" * 64,
-    )  # fmt: skip
+    request = Request(branch, "me", scripted, squash, "add a greeting", "d" * 64)
+    return apply(world.paths, world.source, world.snapshot(tree), request)[0]
 
 
 def state(world: World) -> tuple[str, str, str, dict[bytes, tuple[int, bytes]], bytes]:

@@ -37,7 +37,7 @@ def test_a_proposal_on_an_unmoved_branch_is_one_commit_with_exactly_the_reviewed
     assert "cloche apply box: fast-forward" in world.git("reflog", "-1", "main")
     text = world.git("log", "-1", "--format=%an <%ae>%n%B")
     assert text.startswith("Test <test@example.invalid>\nadd a greeting\n\nCloche-Box: repo-0123456789/box\n")
-    assert f"Cloche-Proposal: {tree}" in text
+    assert f"Cloche-Snapshot: {tree}" in text
     assert "Cloche-Applied-By-Script" not in text
 
 

@@ -10,8 +10,8 @@ import pytest
 from backends.errors import Busy, ClocheError, Refused
 from backends.evidence.journal import read
 from backends.gate import apply as module
-from backends.gate import merging, worktree
-from backends.gate.apply import apply
+from backends.gate import merging, moving, worktree
+from backends.gate.apply import Request, apply
 from backends.snapshots import CheckRow
 from tests import support
 from tests.gate.applying import BRANCH, LINK, commit, run, state
@@ -90,7 +90,7 @@ def test_a_row_that_was_refused_in_the_review_counts_although_the_objects_pass(w
     row = CheckRow("special-file", "refuse", "it is a block device", b"dev")
     tree = world.changed({b"a": b"x"})
     with pytest.raises(Refused, match="dev: it is a block device"):
-        apply(world.paths, world.source, world.snapshot(tree), branch=BRANCH, who="me", checks=[row])
+        apply(world.paths, world.source, world.snapshot(tree), Request(BRANCH, "me", checks=[row]))
 
 
 def test_two_harmless_halves_that_merge_into_a_repository_are_refused(world: World) -> None:
@@ -131,7 +131,7 @@ def test_an_interrupt_at_the_last_step_brings_the_files_back_or_says_that_it_cou
             (world.repo / "hello.txt").write_bytes(b"edited meanwhile")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_swap", swap)
+    monkeypatch.setattr(moving, "swap_refs", swap)
     with pytest.raises(ClocheError if stuck else KeyboardInterrupt) as caught:
         run(world, world.changed({b"hello.txt": b"hello\n"}))
     assert world.git("rev-parse", "main") == world.base
@@ -184,7 +184,7 @@ def test_a_base_tree_that_is_not_the_bases_is_refused(world: World) -> None:
     tree = world.changed({b"a": b"x"})
     forged = world.snapshot(tree)._replace(base_tree=world.changed({b"b": b"x"}))
     with pytest.raises(Refused) as caught:
-        apply(world.paths, world.source, forged, branch=BRANCH, who="me")
+        apply(world.paths, world.source, forged, Request(BRANCH, "me"))
     assert caught.value.code == "other-base"
 
 
@@ -253,8 +253,8 @@ def test_what_a_check_refused_is_said_once_and_the_way_on_names_the_box(world: W
     tree = world.changed({b"leak": (LINK, b"/etc/passwd")})
     with pytest.raises(Refused) as caught:
         apply(
-            world.paths, world.source, world.snapshot(tree), branch=BRANCH, who="me",
-            checks=world.checks(tree),
+            world.paths, world.source, world.snapshot(tree),
+            Request(BRANCH, "me", checks=world.checks(tree)),
         )  # fmt: skip
     assert caught.value.why.count("leak") == 1
     assert "cloche reopen box" in caught.value.next_step

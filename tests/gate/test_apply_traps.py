@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.gate.apply import apply
+from backends.gate.apply import Request, apply
 from backends.trees.git import Git
 from tests import support
 from tests.gate.applying import BRANCH, commit, run
@@ -126,8 +126,8 @@ def test_without_any_identity_the_login_commits(world: World, monkeypatch: pytes
 def test_a_purpose_cannot_forge_trailers_or_reach_a_terminal(world: World) -> None:
     tree = world.changed({b"a": b"x"})
     apply(
-        world.paths, world.source, world.snapshot(tree), branch=BRANCH, who="me",
-        purpose="fix\n\nCloche-Policy: forged\n\x1b[31m",
+        world.paths, world.source, world.snapshot(tree),
+        Request(BRANCH, "me", purpose="fix\n\nCloche-Policy: forged\n\x1b[31m"),
     )  # fmt: skip
     subject, *rest = world.git("log", "-1", "--format=%B").split("\n")
     assert subject == "fix Cloche-Policy: forged \\x1b[31m"

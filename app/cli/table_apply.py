@@ -1,0 +1,76 @@
+"""The verbs that change the person's repository."""
+
+from __future__ import annotations
+
+from app.cli.vocabulary import BOX, BOX_FIELD, Field, Param, Verb
+
+_COMBINATION = Field(
+    "combination", "string", "`combination not run` for a part: what ran in the box had the rest beside it"
+)
+_AMOUNT = (
+    Field("partial", "boolean", "only what was accepted is taken"),
+    Field("accepted", "number", "lines and parts of the proposal that are taken"),
+    Field("left", "number", "those that are not; they stay in the box"),
+    _COMBINATION,
+)
+
+APPLY_VERBS: tuple[Verb, ...] = (
+    Verb(
+        "apply",
+        "decide",
+        "Carry a proposal, or the accepted part of it, onto the branch it came from.",
+        "gate:apply",
+        "cloche.apply/1",
+        (
+            BOX_FIELD,
+            Field("branch", "string", "the branch"),
+            Field("old", "string", "its tip before, empty for a new branch"),
+            Field("new", "string", "its tip after; with `--dry-run` empty"),
+            Field("mode", "string", "fast-forward, merge or squash"),
+            Field("who", "string", "who applied it; with `--dry-run` empty"),
+            Field("notes", "list", "what is still to be done, such as running a filter"),
+            Field("tree", "string", "tree of the commit that the branch comes to"),
+            *_AMOUNT,
+            Field(
+                "plan",
+                "object",
+                "only with `--dry-run`, else null: `branch`, `new_branch`, `old`, `base`, `snapshot`, "
+                "`mode`, `tree`, `parents`, `message` (the commit as it would be made), `partial`, "
+                "`accepted`, `left`, `combination`, `checks` (of exactly what would be taken, as in "
+                "`cloche review`)",
+            ),
+        ),
+        (
+            BOX,
+            Param(("--dry-run",), "show the commit that would be made, and make none", "flag"),
+            Param(("--squash",), "one commit on top of the branch instead of a merge", "flag"),
+            Param(("--onto",), "make this branch at the base, and leave the recorded one", metavar="NAME"),
+            Param(("-m", "--message"), "message of the commit; trailers are added", metavar="TEXT"),
+            Param(
+                ("--as",), "apply as a script of this name, without a question; journalled", metavar="NAME"
+            ),
+            Param(("--expect",), "refuse unless this is the proposed snapshot", metavar="ID"),
+        ),
+        "A person applies: on a terminal it shows the commit and asks; without one `--as` is needed. Where "
+        "anything was decided (`cloche accept`) and not all is accepted, the accepted part is applied, after "
+        "the gate's checks ran on exactly that. The rest stays in the box, whose files do not change: it is "
+        "idle again, compared with what was taken. Callers that run inside a box are refused.",
+    ),
+    Verb(
+        "unapply",
+        "decide",
+        "Undo the last apply of a box while the branch has not moved on.",
+        "gate:unapply",
+        "cloche.unapply/1",
+        (
+            BOX_FIELD,
+            Field("branch", "string", "the branch"),
+            Field("old", "string", "its tip before, which apply had made"),
+            Field("new", "string", "its tip after, empty where apply had made the branch: it is gone"),
+            Field("state", "string", "of the box: proposed, or idle where a part had been applied"),
+        ),
+        (BOX, Param(("--as",), "undo as a script of this name; journalled", metavar="NAME")),
+        "The branch and your checkout of it go back to where they were, or nothing changes. Callers that run "
+        "inside a box are refused.",
+    ),
+)

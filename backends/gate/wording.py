@@ -1,0 +1,80 @@
+"""The messages of the commits that apply makes, with the trailers that lead back to the box. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from backends.errors import Refused
+from backends.evidence.visible import visible
+from backends.snapshots import NOT_RUN
+
+LIMIT = 64 << 10
+"""Bytes of a message that a person gives (UTF-8)."""
+
+_TRAILER = re.compile(r"[A-Za-z0-9-]+: \S")
+
+
+class Facts(NamedTuple):
+    """What a commit tells of where its content came from."""
+
+    box: str  # its name
+    key: str
+    snapshot: str
+    purpose: str = ""
+    policy: str = ""  # digest
+    script: str = ""  # who applied, where that is a script
+    part: tuple[int, int] | None = None  # accepted and all, where a part is taken
+
+
+class Messages(NamedTuple):
+    """Of the commit that holds the work, and of the merge that brings it in where there is one."""
+
+    work: str
+    merge: str
+
+
+def messages(facts: Facts, given: str = "") -> Messages:
+    """Both messages. ``given`` is the person's own for the commit that the branch comes to.
+
+    ``Refused`` for a given one that is empty, has NUL in it or is beyond ``LIMIT``.
+    """
+    trailers = [f"Cloche-Box: {facts.key}", f"Cloche-Snapshot: {facts.snapshot}"]
+    if facts.policy:
+        trailers.append(f"Cloche-Policy: {facts.policy}")
+    if facts.part is not None:
+        accepted, everything = facts.part
+        trailers.append(f"Cloche-Partial: {accepted} of {everything} lines and parts; {NOT_RUN}")
+    if facts.script:
+        trailers.append(f"Cloche-Applied-By-Script: {visible(facts.script)}")
+    what = "part of the work" if facts.part is not None else "the work"
+    subject = visible(" ".join(facts.purpose.split())[:200]) or f"Apply {what} of box {facts.box}"
+    end = "\n\n" + "\n".join(trailers) + "\n"
+    if not given:
+        return Messages(subject + end, f"Merge {what} of box {facts.box}" + end)
+    own = _ended(_checked(given), trailers)
+    return Messages(own, own)
+
+
+def _checked(given: str) -> str:
+    size = len(given.encode("utf-8", "surrogateescape"))
+    why = ""
+    if not given.strip():
+        why = "it is empty"
+    elif "\0" in given:
+        why = "it holds a NUL, which no commit can"
+    elif size > LIMIT:
+        why = f"it has {size} bytes, and {LIMIT} are taken"
+    if why:
+        raise Refused(
+            "the message cannot be used", why, "give another: --message TEXT, or none", code="bad-message"
+        )
+    return given.strip("\n").rstrip()
+
+
+def _ended(text: str, trailers: list[str]) -> str:
+    """The trailers as a paragraph, or in the one that the person ended with (git-interpret-trailers(1))."""
+    subject, _, rest = text.partition("\n\n")
+    last = rest.rpartition("\n\n")[2].splitlines()
+    joined = last and subject and all(_TRAILER.match(line) for line in last)
+    return text + ("\n" if joined else "\n\n") + "\n".join(trailers) + "\n"

@@ -1,0 +1,201 @@
+"""Carrying a proposal onto a branch, showing before what that would be, and undoing it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backends.boxes.layout import BoxPaths
+from backends.boxes.lifecycle import APPLIED, IDLE, PROPOSED, require
+from backends.boxes.manifest import Manifest
+from backends.errors import Refused
+from backends.gate.apply import Request
+from backends.snapshots import ApplyOutcome, ApplyPlan, SnapshotInfo, UnapplyOutcome
+from backends.trees import layers
+from backends.trees.values import Source
+from backends.verbs import authority, passage, proposal
+from backends.verbs.passage import Held
+
+
+def preview(
+    paths: BoxPaths, *, squash: bool, as_name: str | None, expect: str | None, onto: str, message: str
+) -> ApplyPlan:
+    """What :func:`apply` would do now; see ``Engine.plan_apply``."""
+    authority.require_outside("apply")
+    from backends.gate import apply as gate
+
+    _named(paths, as_name)
+    with passage.holding(paths, "apply") as held:
+        place, snapshot, request = _request(
+            held, squash=squash, as_name=as_name, expect=expect, onto=onto, message=message, part=True
+        )
+        return gate.plan(paths, place, snapshot, request).plan
+
+
+def apply(
+    paths: BoxPaths,
+    *,
+    squash: bool,
+    as_name: str | None,
+    expect: str | None,
+    onto: str,
+    message: str,
+    part: bool,
+    seen: ApplyPlan | None,
+) -> ApplyOutcome:
+    """Carry the reviewed snapshot, or the accepted part, onto a branch; see ``Engine.apply``."""
+    authority.require_outside("apply")
+    from backends.gate import apply as gate
+
+    _named(paths, as_name)
+    with passage.holding(paths, "apply") as held:
+        place, snapshot, request = _request(
+            held, squash=squash, as_name=as_name, expect=expect, onto=onto, message=message, part=part
+        )
+        done, work = gate.apply(paths, place, snapshot, request, seen=seen)
+        manifest = held.manifest
+        applied: dict[str, Any] = {**done._asdict(), "scripted": request.scripted, "start": snapshot.base}
+        if not done.partial:
+            held.move(
+                APPLIED, f"applied to {done.branch}", request.who, applied=applied, commit=done.new
+            )  # fmt: skip
+        else:
+            assert request.part is not None
+            # The rest stays in the box, on top of what was taken: only what it is compared with moves.
+            applied["before"] = _base(manifest)
+            after = {
+                "base": work,
+                "base_tree": request.part.tree,
+                "base_ref": done.branch,
+                "lower_tree": manifest.under if layers.used(paths) else "",
+            }
+            _rebase(
+                held, after, f"a part was applied to {done.branch}", request.who,
+                snapshot=None, applied=applied, commit=done.new,
+            )  # fmt: skip
+        proposal.anchor(paths, held.manifest)
+        return done
+
+
+def unapply(paths: BoxPaths, *, as_name: str | None) -> UnapplyOutcome:
+    """Undo the last apply; see ``Engine.unapply``."""
+    authority.require_outside("unapply")
+    from backends.gate import unapply as gate
+
+    _named(paths, as_name)
+    with passage.holding(paths, "unapply", end_idle=True) as held:
+        manifest = held.manifest
+        applied = manifest.applied
+        if applied is None:
+            raise Refused(
+                f"nothing of box {paths.name} can be undone",
+                "it was not applied",
+                f"cloche status {paths.name}",
+                code="not-applied",
+            )
+        require(paths.name, manifest.state, "unapply")
+        place = proposal.source_of(paths, manifest)
+        assert place is not None
+        before = applied.get("before")
+        last = gate.Last(
+            applied["branch"],
+            applied["old"],
+            applied["new"],
+            applied["old"] or applied["start"],
+            (before["base"], manifest.base) if before else None,
+        )
+        who = as_name if as_name is not None else passage.person()
+        gate.unapply(paths, place, last, who=who, scripted=as_name is not None)
+        why = f"its apply to {last.branch} was undone"
+        if before:
+            _rebase(held, before, why, who, applied=None, commit="")
+        else:
+            held.move(PROPOSED, why, who, applied=None, commit="")
+        proposal.anchor(paths, held.manifest)
+        return UnapplyOutcome(last.branch, last.new, last.old, held.manifest.state)
+
+
+def _base(manifest: Manifest) -> dict[str, str]:
+    return {
+        "base": manifest.base,
+        "base_tree": manifest.base_tree,
+        "base_ref": manifest.base_ref,
+        "lower_tree": manifest.lower_tree,
+    }
+
+
+def _rebase(held: Held, base: dict[str, str], why: str, who: str, **fields: Any) -> None:
+    """Give the box another base, with which it is idle; its files stay as they are."""
+    held.record(
+        "base", {"from": held.manifest.base, "to": base["base"], "tree": base["base_tree"], "why": why}
+    )
+    if held.manifest.state == IDLE:
+        held.change(**base, **fields)
+    else:
+        held.move(IDLE, why, who, **base, **fields)
+
+
+def _named(paths: BoxPaths, as_name: str | None) -> None:
+    if as_name is not None and not as_name.strip():
+        raise Refused(
+            f"box {paths.name} was not applied",
+            "the name of the script is empty",
+            "give one: --as NAME",
+            code="no-name",
+        )
+
+
+def _request(
+    held: Held,
+    *,
+    squash: bool,
+    as_name: str | None,
+    expect: str | None,
+    onto: str,
+    message: str,
+    part: bool,
+) -> tuple[Source, SnapshotInfo, Request]:
+    paths, manifest = held.paths, held.manifest
+    require(paths.name, manifest.state, "apply")
+    if manifest.detached:
+        raise Refused(
+            f"box {paths.name} cannot be applied",
+            "it is detached: no branch of yours is its parent",
+            f"export it: cloche export {paths.name} --out DIR",
+            code="detached",
+        )
+    stored = proposal.snapshot_of(paths, manifest, "apply")
+    snapshot = proposal.info(stored)
+    if expect is not None and expect != snapshot.id:
+        raise Refused(
+            f"box {paths.name} was not applied",
+            f"its snapshot is {snapshot.id}, and {expect} was reviewed",
+            f"review it again: cloche diff {paths.name}",
+            code="other-snapshot",
+        )
+    from backends.verbs import reviewing
+
+    accepted = reviewing.accepted(paths, snapshot)
+    if accepted.part is not None and not part:
+        raise Refused(
+            f"box {paths.name} was not applied",
+            "the review accepts a part of it, and the whole proposal was shown",
+            f"apply the accepted part: cloche apply {paths.name}; or take all: "
+            f"cloche accept {paths.name} --all",
+            code="part-accepted",
+        )
+    place = proposal.source_of(paths, manifest)
+    assert place is not None
+    request = Request(
+        branch=manifest.base_ref,
+        who=as_name if as_name is not None else passage.person(),
+        scripted=as_name is not None,
+        squash=squash,
+        purpose=manifest.purpose,
+        policy_digest=manifest.policy_digest,
+        checks=proposal.checks(paths, stored, accepted.part.tree if accepted.part else ""),
+        part=accepted.part,
+        total=accepted.total,
+        onto=onto,
+        message=message,
+    )
+    return place, snapshot, request

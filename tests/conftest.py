@@ -93,7 +93,8 @@ def end_boxes(state: Path) -> list[str]:
     for box, idents in support.live_records(state):
         for ident in idents[:1]:
             if support.is_alive(ident):
-                os.kill(ident["pid"], signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):  # it may end by itself just now
+                    os.kill(ident["pid"], signal.SIGTERM)
         try:
             support.wait_until(partial(all_gone, idents), "the box has ended", timeout=5)
         except AssertionError:

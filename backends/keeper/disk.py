@@ -37,8 +37,12 @@ class _Entered(NamedTuple):
 def measure(path: str) -> Iterator[int]:
     """Yields the bytes of one entry after the other; whoever sums them may pause in between.
 
-    Files with several links are counted once. Raises TooDeep, OSError for the folder itself.
+    Files with several links are counted once. ``path`` may be a file. Raises TooDeep, OSError for ``path``.
     """
+    status = os.lstat(path)
+    if stat.S_ISREG(status.st_mode):
+        yield status.st_blocks * _BLOCK
+        return
     seen: set[tuple[int, int]] = set()
     stack: list[_Entered] = []
     try:

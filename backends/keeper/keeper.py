@@ -451,9 +451,11 @@ class Keeper:
 
 
 def _growing(spec: LaunchSpec) -> Iterator[Path]:
-    """All folders of the host that grow with what the box writes for itself."""
+    """What grows on the host's disk with what the box does: also its journal, which has every exec."""
     yield _changed(spec)
     yield spec.paths.home
+    spec.paths.journal.touch(0o600)  # a box that was never told of has none yet
+    yield spec.paths.journal
     if spec.paths.repo.is_dir():
         yield spec.paths.repo
 

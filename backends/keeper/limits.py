@@ -57,7 +57,7 @@ def described(rows: tuple[Enforcement, ...], resources: Resources) -> tuple[Enfo
             row = row._replace(enforced=enforced, mechanism=_and(row.mechanism, "keeper's poll and SIGKILL"))
         elif row.key == "resources.disk" and resources.disk is not None:
             does = (
-                "soft: tree, repository and home are measured, an entry as "
+                "soft: tree, repository, home and journal are measured, an entry as "
                 f"{disk.LEAST // 1024} KiB at least, every process ends beyond it"
             )
             row = row._replace(enforced=does, mechanism=_and(row.mechanism, "keeper's poll and SIGKILL"))

@@ -51,7 +51,7 @@ class Resources(NamedTuple):
     files: int  # open files of one process
     tmp: int  # size of the private /tmp
     shm: int  # size of the private /dev/shm
-    disk: int | None  # growth of tree, repository and home together
+    disk: int | None  # growth of tree, repository, home and journal together
 
 
 class Policy(NamedTuple):

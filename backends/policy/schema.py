@@ -170,7 +170,7 @@ KEYS: tuple[Key, ...] = (
     _limit("resources.files", "count", 65536, "Open files of one process.", unlimited=False),
     _limit("resources.tmp", "size", G, "Size of the private /tmp, which is held in memory.", unlimited=False),
     _limit("resources.shm", "size", 256 * M, "Size of the private /dev/shm.", unlimited=False),
-    _limit("resources.disk", "size", 20 * G, "Growth of the box's tree, repository and home together."),
+    _limit("resources.disk", "size", 20 * G, "Growth of the box's tree, repository, home and journal."),
     Key("image", "text", "", "Image for the container and microvm tiers.", NEVER),
     Key(
         "services",

@@ -277,6 +277,15 @@ def test_the_disk_limit_counts_what_is_hidden_in_the_repository_or_a_closed_fold
             path.unlink()
 
 
+def test_the_disk_limit_counts_the_journal_that_a_box_makes_grow(home: Home) -> None:
+    """Each exec is a record with its words: a loop of them fills a disk like any file."""
+    with boxes.started(boxes.make(policy=boxes.limited(disk=3 << 20))) as keeper:
+        ran = sh(keeper, f"while :; do /bin/true {'x' * 3000}; done")
+        assert ran.exit == 137
+        rows = keeper.call("tally")["rows"]
+        assert ("limit", "disk") in {(one["kind"], one["object"]) for one in rows}
+
+
 def test_a_frozen_box_stands_still_and_goes_on_when_the_connection_ends(box: BoxPaths) -> None:
     with boxes.started(box) as keeper:
         running = Running(keeper, ["/bin/sh", "-c", "while :; do echo x >> /work/grows; sleep 0.01; done"])

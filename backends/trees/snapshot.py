@@ -21,6 +21,7 @@ from backends.trees import findings, layers, quarantine
 from backends.trees.git import Output, failure
 from backends.trees.values import Finding, Limits, TreeSnapshot
 
+FDS = ("tree", "listing", "rules", "tracked", "cache", "records", "stream", "report")
 WALKER = Path(__file__).with_name("walker.py")
 IMPORT = ("-c", "core.compression=1", "fast-import", "--quiet", "--done", "--force", "--depth=0")
 GRACE = 5.0  # seconds beyond the walker's own limit, before it is killed
@@ -48,7 +49,7 @@ def snapshot(
     limits = limits or Limits()
     with quarantine.locked(paths):
         read_over = lower if lower and layers.used(paths) else base_tree
-        tree, report = _read(paths, read_over, limits, confine)
+        tree, report = _read(paths, read_over, base_tree, limits, confine)
     found = [Finding(kind, _path(path), words) for kind, path, words in report["findings"]]
     if not report["confined"]:
         found.append(Finding("reader", b".", UNCONFINED_READER))
@@ -107,8 +108,10 @@ def _path(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _read(paths: BoxPaths, base_tree: str, limits: Limits, confine: bool) -> tuple[str, dict[str, Any]]:
-    """The tree's id and the walker's report."""
+def _read(
+    paths: BoxPaths, base_tree: str, tracked: str, limits: Limits, confine: bool
+) -> tuple[str, dict[str, Any]]:
+    """The tree's id and the walker's report. What is in the tree ``tracked`` is carried, ignored or not."""
     cache = paths.quarantine / quarantine.STAT_CACHE
     fresh = paths.quarantine / quarantine.STAT_CACHE_NEW
     with contextlib.ExitStack() as stack:
@@ -134,6 +137,7 @@ def _read(paths: BoxPaths, base_tree: str, limits: Limits, confine: bool) -> tup
             "tree": tree,
             "listing": opened(listing(paths, base_tree), os.O_RDONLY),
             "rules": opened(rules(paths, base_tree), os.O_RDONLY) if layered else None,
+            "tracked": opened(listing(paths, tracked), os.O_RDONLY) if tracked != base_tree else None,
             "cache": opened(cache, os.O_RDONLY) if cache.exists() else None,
             "records": opened(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
             "base_tree": base_tree,
@@ -170,7 +174,7 @@ def _run(paths: BoxPaths, job: dict[str, Any], seconds: float) -> tuple[dict[str
     os.close(stream_read)
     with importer:
         job |= {"stream": stream_write, "report": report_write}
-        fds = [job[key] for key in ("tree", "listing", "rules", "cache", "records", "stream", "report")]
+        fds = [job[key] for key in FDS]
         try:
             walker = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-X", "utf8", str(WALKER), json.dumps(job), _import_path()],

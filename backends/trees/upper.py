@@ -48,15 +48,18 @@ class UpperWalk(Walk):
         rules: dict[bytes, bytes],
         cache: dict[bytes, bytes],
         out: Import,
+        compared: Listing | None = None,
     ) -> None:
-        super().__init__(limits, base, cache, out)
+        """``compared``: what counts as tracked, where that is not the base that shows through."""
+        self.compared = base if compared is None else compared
+        super().__init__(limits, self.compared, cache, out)
         self.base = base
         self.base_rules = rules
         self.merged = True
         """Whether the base shows through in the folder that is being read."""
 
     def holds_tracked(self, folder: bytes) -> bool:
-        return self.base.holds(folder)
+        return self.compared.holds(folder)
 
     def folder(self, fd: int, prefix: bytes, rules: ignore.Rules, ignored: bool, depth: int) -> None:
         above = self.merged

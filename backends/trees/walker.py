@@ -45,6 +45,7 @@ def main(job: dict[str, Any]) -> int:
     layered = job["rules"] is not None
     tracked = {} if layered else parse_listing(whole(job["listing"]))
     base = Listing.of(job["listing"]) if layered else Listing(b"")
+    compared = Listing.of(job["tracked"]) if job["tracked"] is not None else None
     rules = parse_rules(whole(job["rules"])) if layered else {}
     cache = statcache.parse(whole(job["cache"])) if job["cache"] is not None else {}
     report: dict[str, Any] = {"confined": ""}
@@ -59,7 +60,7 @@ def main(job: dict[str, Any]) -> int:
         walk: Walk
         if layered:
             out = Import(stream, job["hash"], base, set(), set())
-            walk = UpperWalk(job["limits"], base, rules, cache, out)
+            walk = UpperWalk(job["limits"], base, rules, cache, out, compared)
         else:
             out = Import.of_all(stream, job["hash"], tracked)
             walk = WholeWalk(job["limits"], tracked, cache, out)

@@ -181,6 +181,23 @@ def test_the_rest_in_turn_can_be_undone_by_the_box_itself(engine: Engine) -> Non
     assert engine.snapshot_diff("b").changes == ()
 
 
+def test_what_was_taken_stays_tracked_when_the_box_ignores_it_later(engine: Engine) -> None:
+    decide(engine)
+    engine.apply("b", as_name="t", part=True)
+    run(
+        engine,
+        "mkdir build; echo x > build/x; printf '%s\\n' data build fresh gone > .gitignore; echo y > gone",
+    )
+    changes = {change.path: change.status for change in engine.snapshot_diff("b").changes}
+    assert changes[b".gitignore"] == "A" and changes[b"fresh"] == "M"
+    assert not changes.keys() & {b"data", b"gone", b"build/x"}
+    engine.propose("b")
+    with engine.decisions("b", "ann") as desk:
+        desk.set([(b".gitignore", desk.file(b".gitignore").all)], ACCEPTED)
+    assert engine.apply("b", as_name="t", part=True).partial
+    assert b"data" not in {change.path for change in engine.snapshot_diff("b").changes}
+
+
 def test_undo_brings_branch_checkout_and_box_back(engine: Engine, repo: Path) -> None:
     base = everywhere(repo)
     decide(engine)

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from backends.boxes import store
 from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError
-from backends.verbs.values import NewBox, RunResult, SessionHandle, Streams, Terminal
+from backends.verbs.values import Applying, NewBox, RunResult, SessionHandle, Streams, Terminal
 
 if TYPE_CHECKING:
     from backends.snapshots import (
@@ -324,37 +324,17 @@ class Engine:
         paths = self.find(ref)
         return outcome.export(paths, self._list().row(paths), self.cwd / out, force)
 
-    def plan_apply(
-        self,
-        ref: str,
-        *,
-        squash: bool = False,
-        as_name: str | None = None,
-        expect: str | None = None,
-        onto: str = "",
-        message: str = "",
-    ) -> ApplyPlan:
+    def plan_apply(self, ref: str, **how: Unpack[Applying]) -> ApplyPlan:
         """The commit that ``apply`` with the same arguments would make, of the accepted part where there is
         one. Nothing but objects of the quarantine is made. Errors are those of ``apply``, but for a checkout
         that is not clean, which is looked at only then.
         """
         from backends.verbs import applying
 
-        return applying.preview(
-            self.find(ref), squash=squash, as_name=as_name, expect=expect, onto=onto, message=message
-        )
+        return applying.preview(self.find(ref), **how)
 
     def apply(
-        self,
-        ref: str,
-        *,
-        squash: bool = False,
-        as_name: str | None = None,
-        expect: str | None = None,
-        onto: str = "",
-        message: str = "",
-        part: bool = False,
-        seen: ApplyPlan | None = None,
+        self, ref: str, *, part: bool = False, seen: ApplyPlan | None = None, **how: Unpack[Applying]
     ) -> ApplyOutcome:
         """Carry the proposed snapshot onto the branch it came from; compare-and-swap on its tip.
 
@@ -369,16 +349,7 @@ class Engine:
         """
         from backends.verbs import applying
 
-        return applying.apply(
-            self.find(ref),
-            squash=squash,
-            as_name=as_name,
-            expect=expect,
-            onto=onto,
-            message=message,
-            part=part,
-            seen=seen,
-        )
+        return applying.apply(self.find(ref), part=part, seen=seen, **how)
 
     def unapply(self, ref: str, *, as_name: str | None = None) -> UnapplyOutcome:
         """Bring the branch back to where it was before the last apply, as long as it is where that left it.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import APPLIED, IDLE, PROPOSED, require
@@ -14,43 +14,26 @@ from backends.trees import layers
 from backends.trees.values import Source
 from backends.verbs import authority, passage, proposal
 from backends.verbs.passage import Held
+from backends.verbs.values import Applying
 
 
-def preview(
-    paths: BoxPaths, *, squash: bool, as_name: str | None, expect: str | None, onto: str, message: str
-) -> ApplyPlan:
+def preview(paths: BoxPaths, **how: Unpack[Applying]) -> ApplyPlan:
     """What :func:`apply` would do now; see ``Engine.plan_apply``."""
     authority.require_outside("apply")
     from backends.gate import apply as gate
 
-    _named(paths, as_name)
     with passage.holding(paths, "apply") as held:
-        place, snapshot, request = _request(
-            held, squash=squash, as_name=as_name, expect=expect, onto=onto, message=message, part=True
-        )
+        place, snapshot, request = _request(held, part=True, **how)
         return gate.plan(paths, place, snapshot, request).plan
 
 
-def apply(
-    paths: BoxPaths,
-    *,
-    squash: bool,
-    as_name: str | None,
-    expect: str | None,
-    onto: str,
-    message: str,
-    part: bool,
-    seen: ApplyPlan | None,
-) -> ApplyOutcome:
+def apply(paths: BoxPaths, *, part: bool, seen: ApplyPlan | None, **how: Unpack[Applying]) -> ApplyOutcome:
     """Carry the reviewed snapshot, or the accepted part, onto a branch; see ``Engine.apply``."""
     authority.require_outside("apply")
     from backends.gate import apply as gate
 
-    _named(paths, as_name)
     with passage.holding(paths, "apply") as held:
-        place, snapshot, request = _request(
-            held, squash=squash, as_name=as_name, expect=expect, onto=onto, message=message, part=part
-        )
+        place, snapshot, request = _request(held, part=part, **how)
         done, work = gate.apply(paths, place, snapshot, request, seen=seen)
         manifest = held.manifest
         applied: dict[str, Any] = {**done._asdict(), "scripted": request.scripted, "start": snapshot.base}
@@ -144,17 +127,10 @@ def _named(paths: BoxPaths, as_name: str | None) -> None:
         )
 
 
-def _request(
-    held: Held,
-    *,
-    squash: bool,
-    as_name: str | None,
-    expect: str | None,
-    onto: str,
-    message: str,
-    part: bool,
-) -> tuple[Source, SnapshotInfo, Request]:
+def _request(held: Held, *, part: bool, **how: Unpack[Applying]) -> tuple[Source, SnapshotInfo, Request]:
     paths, manifest = held.paths, held.manifest
+    as_name, expect = how.get("as_name"), how.get("expect")
+    _named(paths, as_name)
     require(paths.name, manifest.state, "apply")
     if manifest.detached:
         raise Refused(
@@ -189,13 +165,13 @@ def _request(
         branch=manifest.base_ref,
         who=as_name if as_name is not None else passage.person(),
         scripted=as_name is not None,
-        squash=squash,
+        squash=how.get("squash", False),
         purpose=manifest.purpose,
         policy_digest=manifest.policy_digest,
         checks=proposal.checks(paths, stored, accepted.part.tree if accepted.part else ""),
         part=accepted.part,
         total=accepted.total,
-        onto=onto,
-        message=message,
+        onto=how.get("onto", ""),
+        message=how.get("message", ""),
     )
     return place, snapshot, request

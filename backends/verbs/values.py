@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
 
 if TYPE_CHECKING:
     import socket
@@ -21,6 +21,16 @@ class NewBox(NamedTuple):
     image: str = ""
     purpose: str = ""
     expires: float | None = None  # seconds since the epoch
+
+
+class Applying(TypedDict, total=False):
+    """How a proposal is to be applied; what is left out is as the comments say."""
+
+    squash: bool  # one commit instead of a merge; False
+    as_name: str | None  # the script that acts; None: a person
+    expect: str | None  # the snapshot that was reviewed; None: any
+    onto: str  # a branch to make at the base; "": the recorded one
+    message: str  # of the commit; "": made from the box's purpose
 
 
 class Streams(NamedTuple):

@@ -21,6 +21,7 @@ from backends.policy.model import Resources
 
 KERNEL = "kernel"
 PER_TURN = 64  # datagrams that are read before others have their turn
+LAST_TURNS = 256  # of them, before the socket is closed: more than it holds
 
 
 class Exits:
@@ -46,6 +47,7 @@ class Exits:
         self._namespace = namespace
         self._actions = actions
         self._sock: socket.socket | None = None
+        self._told = False  # the kernel tells of all ends, whenever we listen
         self._limits: dict[int, tuple[str, str, str]] = {}
         if resources.file_size is not None:
             self._limits[signal.SIGXFSZ] = (
@@ -57,11 +59,19 @@ class Exits:
             )  # fmt: skip
 
     def begin(self) -> None:
-        """Count from now on."""
-        if not self._limits or not self._namespace or not connector.available():
-            return
-        self._sock = connector.listen()
-        self._loop.add(self._sock.fileno(), READ, self._ready)
+        """Count from now on, where the kernel tells of ends, while the box has processes."""
+        self._told = bool(self._limits and self._namespace and connector.available())
+        self.wake()
+
+    def wake(self) -> None:
+        """A process is about to start."""
+        if self._told and self._sock is None:
+            self._sock = connector.listen()
+            self._loop.add(self._sock.fileno(), READ, self._ready)
+
+    def rest(self) -> None:
+        """No process is left: the ends of all others on this host are not worth waking up for."""
+        self.close()
 
     def count_up(self) -> None:
         """Read now what was told so far."""
@@ -69,24 +79,30 @@ class Exits:
             self._ready(READ)
 
     def close(self) -> None:
-        self.count_up()
         if self._sock is not None:
+            for _ in range(LAST_TURNS):
+                if self._read():
+                    break
             self._loop.remove(self._sock.fileno())
             self._sock.close()
             self._sock = None
 
     def reaped(self, pid: int, status: int) -> None:
         """Init tells how a child of its own ended; only heard where the kernel does not tell of all."""
-        if self._sock is None and os.WIFSIGNALED(status):
+        if not self._told and os.WIFSIGNALED(status):
             self._hit(os.WTERMSIG(status), pid)
 
     def _ready(self, _events: int) -> None:
+        self._read()
+
+    def _read(self) -> bool:
+        """Read for one turn; whether nothing is left."""
         assert self._sock is not None
         for _ in range(PER_TURN):
             try:
                 message = self._sock.recv(4096)
             except BlockingIOError:
-                return
+                return True
             except OSError as error:
                 if error.errno != errno.ENOBUFS:
                     raise
@@ -96,6 +112,7 @@ class Exits:
                 number = end.status & 0x7F
                 if number in self._limits and end.pid == end.group and self._ours(end):
                     self._hit(number, end.pid)
+        return False
 
     def _ours(self, end: connector.End) -> bool:
         """Whether it was a process of the box. It has left its namespaces already; its parent may be gone

@@ -246,6 +246,7 @@ class Keeper:
             self._linger_timer.cancel()
             self._linger_timer = None
         self.state.running("first process")
+        self.exits.wake()
         self.limits.wake()
 
     def census(self) -> census.Census:
@@ -267,6 +268,7 @@ class Keeper:
         if self.stopping or self.busy:
             return
         self.state.idle("no process is left")
+        self.exits.rest()
         if self._linger_timer is None:
             self._linger_timer = self.loop.later(self._linger, self._linger_over)
 

@@ -215,6 +215,40 @@ def test_where_the_kernel_does_not_tell_of_all_init_tells_of_its_own(monkeypatch
     assert [row.object for row, _, _ in told.rows] == ["file size"]
 
 
+@told
+@pytest.mark.boundary
+@limits("keeper", [{"file_size": MIB}], indirect=True)
+def test_a_keeper_whose_box_rests_listens_to_nobody_and_hears_all_again_afterwards(
+    keeper: KeeperClient,
+) -> None:
+    pid = keeper.call("hello")["keeper"]
+    for number in (1, 2):
+        assert sh(keeper, f"(head -c 5M /dev/zero > {number}) & wait; true").exit == 0
+        wait_until(
+            lambda so_far=number: denied(keeper) == {("file size", "resources.file_size"): so_far},
+            "each is counted",
+        )
+        wait_until(lambda: not listens(pid), "nobody is listened to")
+    with_one = boxes.Running(keeper, ["sleep", "60"])
+    wait_until(lambda: listens(pid), "ends are listened to while something runs")
+    keeper.call("stop", who="test")
+    del with_one
+
+
+def listens(pid: int) -> bool:
+    """Whether a process holds a socket of the kernel's process connector."""
+    with open("/proc/net/netlink") as file:
+        rows = [line.split() for line in file.read().splitlines()[1:]]
+    connectors = {f"socket:[{row[-1]}]" for row in rows if row[1] == str(connector.NETLINK_CONNECTOR)}
+    held = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            held.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+        except FileNotFoundError:
+            continue
+    return bool(connectors & held)
+
+
 def test_nothing_is_heard_twice(fed: tuple[Exits, Told, Callable[[list[bytes]], None]]) -> None:
     exits, told, send = fed
     send(ends((GONE, GONE, int(signal.SIGXFSZ), INIT)))

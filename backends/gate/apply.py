@@ -8,7 +8,7 @@ branch moved meanwhile the checkout is brought back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,12 +64,14 @@ def apply(
     request: Request,
     *,
     seen: ApplyPlan | None = None,
+    intend: Callable[[ApplyOutcome, str], None] = lambda outcome, work: None,
 ) -> tuple[ApplyOutcome, str]:
     """Apply and journal it: the outcome, and the commit with exactly the accepted part as its tree.
 
     Where a part is taken that commit becomes the box's base, and the reference that keeps the base moves with
     the branch. The caller holds the box's lock. ``seen`` is the plan that was agreed to: ``Busy`` when it is
-    another one now. Errors are those of :func:`plan`.
+    another one now. ``intend`` is told what will be returned, right before any reference moves. Errors are
+    those of :func:`plan`.
     """
     planned = plan(paths, source, snapshot, request)
     now = planned.plan
@@ -89,12 +91,27 @@ def apply(
     place = None if now.new_branch else worktree.checkout_of(source, now.branch)
     objects = Path(source.common_dir) / "objects"
 
+    outcome = ApplyOutcome(
+        now.branch,
+        now.old,
+        result.commit,
+        now.mode,
+        request.who,
+        (),
+        result.tree,
+        now.partial,
+        now.accepted,
+        now.left,
+        now.combination,
+    )
+
     def begin() -> None:
         # On disk before anything changes: a crash from here on is seen by a start without an end.
         Journal(paths.journal).append("apply-start", facts, sync=True)
         shared = planned.settings.get("core.sharedrepository", "")
         quarantine = moving.quarantine_of(paths, source)
         merging.carry(quarantine, objects, result.commit, (start,), shared, paths.root)
+        intend(outcome, result.work)
 
     def swap(git_dir: Path) -> None:
         base = None
@@ -113,20 +130,7 @@ def apply(
         paths, source, place, start, result.commit, planned.settings, begin=begin, swap=swap
     )  # fmt: skip
     Journal(paths.journal).append("apply", facts, sync=True)
-    outcome = ApplyOutcome(
-        now.branch,
-        now.old,
-        result.commit,
-        now.mode,
-        request.who,
-        notes,
-        result.tree,
-        now.partial,
-        now.accepted,
-        now.left,
-        now.combination,
-    )
-    return outcome, result.work
+    return outcome._replace(notes=notes), result.work
 
 
 def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Request) -> Planned:

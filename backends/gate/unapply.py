@@ -6,6 +6,7 @@ Git collects them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +28,16 @@ class Last(NamedTuple):
     bases: tuple[str, str] | None  # the box's base before and after, where apply moved it
 
 
-def unapply(paths: BoxPaths, source: Source, last: Last, *, who: str, scripted: bool) -> None:
-    """Undo ``last`` and journal it. The caller holds the box's lock.
+def unapply(
+    paths: BoxPaths,
+    source: Source,
+    last: Last,
+    *,
+    who: str,
+    scripted: bool,
+    intend: Callable[[], None] = lambda: None,
+) -> None:
+    """Undo ``last`` and journal it. The caller holds the box's lock; ``intend`` runs before references move.
 
     ``Busy`` when the branch is not at ``last.new`` any more, or its checkout is not clean; ``Refused`` when a
     branch would go that is checked out. Nothing is changed then.
@@ -63,6 +72,7 @@ def unapply(paths: BoxPaths, source: Source, last: Last, *, who: str, scripted: 
 
     def begin() -> None:
         Journal(paths.journal).append("unapply-start", facts, sync=True)
+        intend()
 
     def swap(git_dir: Path) -> None:
         base = None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from backends.boxes.layout import BoxPaths
-from backends.boxes.lifecycle import APPLIED, IDLE, PROPOSED, require
+from backends.boxes.lifecycle import APPLIED, PROPOSED, require
 from backends.boxes.manifest import Manifest
 from backends.errors import Refused
 from backends.gate.apply import Request
 from backends.snapshots import ApplyOutcome, ApplyPlan, SnapshotInfo, UnapplyOutcome
 from backends.trees import layers
 from backends.trees.values import Source
-from backends.verbs import authority, passage, proposal
+from backends.verbs import authority, passage, proposal, rebasing
 from backends.verbs.passage import Held
 from backends.verbs.values import Applying
 
@@ -34,27 +34,32 @@ def apply(paths: BoxPaths, *, part: bool, seen: ApplyPlan | None, **how: Unpack[
 
     with passage.holding(paths, "apply") as held:
         place, snapshot, request = _request(held, part=part, **how)
-        done, work = gate.apply(paths, place, snapshot, request, seen=seen)
-        manifest = held.manifest
-        applied: dict[str, Any] = {**done._asdict(), "scripted": request.scripted, "start": snapshot.base}
-        if not done.partial:
-            held.move(
-                APPLIED, f"applied to {done.branch}", request.who, applied=applied, commit=done.new
-            )  # fmt: skip
-        else:
-            assert request.part is not None
+        manifest, chosen = held.manifest, request.part
+
+        def applied(done: ApplyOutcome) -> dict[str, Any]:
+            return {**done._asdict(), "scripted": request.scripted, "start": snapshot.base}
+
+        def intend(done: ApplyOutcome, work: str) -> None:
+            if chosen is None:
+                return
             # The rest stays in the box, on top of what was taken: only what it is compared with moves.
-            applied["before"] = _base(manifest)
             after = {
                 "base": work,
-                "base_tree": request.part.tree,
+                "base_tree": chosen.tree,
                 "base_ref": done.branch,
                 "lower_tree": manifest.under if layers.used(paths) else "",
             }
-            _rebase(
-                held, after, f"a part was applied to {done.branch}", request.who,
-                snapshot=None, applied=applied, commit=done.new,
-            )  # fmt: skip
+            value = {**applied(done), "before": _base(manifest)}
+            why = f"a part was applied to {done.branch}"
+            rebasing.intend(held, after, why, request.who, snapshot=None, applied=value, commit=done.new)
+
+        with rebasing.settled(held):
+            done, _ = gate.apply(paths, place, snapshot, request, seen=seen, intend=intend)
+        if done.partial:
+            rebasing.finish(held, applied={**applied(done), "before": _base(manifest)})
+        else:
+            why = f"applied to {done.branch}"
+            held.move(APPLIED, why, request.who, applied=applied(done), commit=done.new)
         proposal.anchor(paths, held.manifest)
         return done
 
@@ -87,10 +92,16 @@ def unapply(paths: BoxPaths, *, as_name: str | None) -> UnapplyOutcome:
             (before["base"], manifest.base) if before else None,
         )
         who = as_name if as_name is not None else passage.person()
-        gate.unapply(paths, place, last, who=who, scripted=as_name is not None)
         why = f"its apply to {last.branch} was undone"
+
+        def intend() -> None:
+            if before:
+                rebasing.intend(held, before, why, who, applied=None, commit="")
+
+        with rebasing.settled(held):
+            gate.unapply(paths, place, last, who=who, scripted=as_name is not None, intend=intend)
         if before:
-            _rebase(held, before, why, who, applied=None, commit="")
+            rebasing.finish(held)
         else:
             held.move(PROPOSED, why, who, applied=None, commit="")
         proposal.anchor(paths, held.manifest)
@@ -104,17 +115,6 @@ def _base(manifest: Manifest) -> dict[str, str]:
         "base_ref": manifest.base_ref,
         "lower_tree": manifest.lower_tree,
     }
-
-
-def _rebase(held: Held, base: dict[str, str], why: str, who: str, **fields: Any) -> None:
-    """Give the box another base, with which it is idle; its files stay as they are."""
-    held.record(
-        "base", {"from": held.manifest.base, "to": base["base"], "tree": base["base_tree"], "why": why}
-    )
-    if held.manifest.state == IDLE:
-        held.change(**base, **fields)
-    else:
-        held.move(IDLE, why, who, **base, **fields)
 
 
 def _named(paths: BoxPaths, as_name: str | None) -> None:

@@ -74,6 +74,10 @@ def holding(paths: BoxPaths, verb: str, *, end_idle: bool = False) -> Iterator[H
         held = Held(paths)
         settle(held)
         held.manifest = generations.take_up(paths, held.manifest)
+        if held.manifest.pending is not None:
+            from backends.verbs import rebasing
+
+            rebasing.settle(held)
         yield held
 
 

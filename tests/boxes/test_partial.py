@@ -16,9 +16,11 @@ from backends.boxes.manifest import load
 from backends.engine import Engine, NewBox, Streams
 from backends.errors import Busy, ClocheError, Refused, UsageError
 from backends.evidence.journal import verify
+from backends.gate import moving
 from backends.gate.patch import ACCEPTED, REJECTED, everything, selected_patch
 from backends.trees import layers
 from backends.trees.source import base_ref
+from backends.verbs import rebasing
 from tests import support
 from tests.support import Done
 
@@ -227,6 +229,42 @@ def test_undo_of_a_whole_apply_makes_the_box_proposed_again(engine: Engine, repo
     assert engine.apply("b", as_name="t").tree == engine.review("b").snapshot.id
 
 
+@pytest.mark.parametrize("act", ["apply", "unapply"])
+@pytest.mark.parametrize("happened", [False, True])
+def test_a_crash_around_the_swap_is_settled_by_whoever_comes_next(
+    engine: Engine, repo: Path, monkeypatch: pytest.MonkeyPatch, act: str, happened: bool
+) -> None:
+    decide(engine)
+    if act == "unapply":
+        engine.apply("b", as_name="t", part=True)
+    before, swap = load(engine.find("b")), moving.swap_refs
+
+    def dying(*args: object) -> None:
+        if happened:
+            swap(*args)  # type: ignore[arg-type]
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(moving, "swap_refs", dying)
+        patched.setattr(rebasing, "settle", lambda held: None)  # nothing runs after a crash
+        patched.setattr(moving, "_bring_back", lambda *args: None)
+        with pytest.raises(Crash):
+            engine.apply("b", as_name="t", part=True) if act == "apply" else engine.unapply("b", as_name="t")
+    assert load(engine.find("b")).pending is not None
+    if act == "apply" and not happened:
+        engine.reopen("b")
+    else:
+        engine.propose("b")
+    now = load(engine.find("b"))
+    assert now.pending is None and (now.base != before.base) is happened
+    assert support.git(repo, "rev-parse", base_ref("b")) == now.base
+    engine.remove("b")
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
 @pytest.mark.parametrize("how", ["moved", "dirty", "proposed"])
 def test_undo_refuses_and_changes_nothing(engine: Engine, repo: Path, how: str) -> None:
     decide(engine)
@@ -318,6 +356,20 @@ def test_every_refusal_leaves_nothing(engine: Engine, repo: Path) -> None:
     support.git(repo, "update-ref", base_ref("b"), "HEAD")
     assert everywhere(repo)[:3] == before[:3] and load(engine.find("b")).state == "proposed"
     assert (repo / "gone").exists() and not (repo / "data").exists()
+
+
+def test_nothing_of_it_is_done_for_a_caller_inside_a_box(
+    engine: Engine, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide(engine)
+    before = everywhere(repo)
+    with monkeypatch.context() as patched:
+        patched.setenv("CLOCHE_BOX", "k/b")
+        for act in (engine.plan_apply, engine.apply, engine.unapply):
+            with pytest.raises(Refused) as caught:
+                act("b", as_name="t")  # type: ignore[operator]
+            assert caught.value.code == "inside-box"
+    assert everywhere(repo) == before
 
 
 def _refused(engine: Engine, **words: object) -> str:

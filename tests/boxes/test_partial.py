@@ -367,7 +367,7 @@ def test_nothing_of_it_is_done_for_a_caller_inside_a_box(
         patched.setenv("CLOCHE_BOX", "k/b")
         for act in (engine.plan_apply, engine.apply, engine.unapply):
             with pytest.raises(Refused) as caught:
-                act("b", as_name="t")  # type: ignore[operator]
+                act("b", as_name="t")
             assert caught.value.code == "inside-box"
     assert everywhere(repo) == before
 

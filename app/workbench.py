@@ -6,6 +6,7 @@ messages, and the handlers below are the only place that hands them on.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -49,6 +50,9 @@ from widgets.visible import visible
 SWITCH = 0.001
 """Seconds after which a thread that looks at boxes lets the loop go on: a dozen of them look at the same
 time, and a key waits for its turn behind each."""
+
+COLLECTING = (20_000, 20, 20)
+"""How many new objects, and collections of those, between two collections of what is older (``gc.set_threshold``)."""
 
 STYLES = Path(__file__).resolve().parent.parent / "themes"
 
@@ -109,6 +113,8 @@ class Workbench(App[int], inherit_bindings=False):
             self.set_keymap(self.keymap)
         if not self.is_headless:
             departure.on_signals(self.leave)
+        # What is here by now stays until the end: looking through it, 50 ms each time, is time that keys wait.
+        self.call_after_refresh(gc.freeze)
         self.run_worker(self._locate(), exit_on_error=False)
         self.run_worker(self._probe(), exit_on_error=False)
         self.publisher.start()
@@ -277,6 +283,7 @@ def main() -> int:
     for name in ("COLUMNS", "LINES"):
         os.environ.pop(name, None)  # exported, they would outweigh what the terminal says after a resize
     sys.setswitchinterval(SWITCH)
+    gc.set_threshold(*COLLECTING)
     chosen = settings()
     application = Workbench(theme=theme_name(chosen.theme), keymap=checked_keymap(chosen.keymap))
     application.run()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Unpack
 from backends.boxes import store
 from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError
+from backends.verbs.explains import Explains
 from backends.verbs.values import Applying, NewBox, RunResult, SessionHandle, Streams, Terminal
 
 if TYPE_CHECKING:
@@ -30,14 +31,11 @@ if TYPE_CHECKING:
         Claim,
         Diff,
         EgressRow,
-        Explanation,
         ExportOutcome,
         Finding,
         JournalRecord,
-        Learned,
         ProcessId,
         ProcessRow,
-        Proposal,
         RemovalOutcome,
         Repinned,
         ReviewView,
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "NewBox", "RunResult", "SessionHandle", "Streams", "Terminal"]
 
 
-class Engine:
+class Engine(Explains):
     """The engine as seen from one folder, which decides the repository that bare names belong to."""
 
     def __init__(self, cwd: Path | None = None) -> None:
@@ -372,47 +370,6 @@ class Engine:
         from backends.verbs import proposal
 
         proposal.reopen(self.find(ref))
-
-    # ---------------------------------------------------------------- explain and widen
-
-    def explain_denial(self, ref: str, kind: str, object: str, rule: str) -> Explanation:
-        """Why this was refused (the three texts of a tally's row), and the narrowest change that allows it.
-
-        Nothing is changed. Where nothing is proposed ``why_not`` says why.
-        """
-        from backends.verbs import explaining
-
-        return explaining.explain(self.find(ref), kind, object, rule)
-
-    def propose_rule(self, ref: str, key: str, value: str) -> Proposal:
-        """The same change, asked for by a person: an element for a list of the profile, or a key's value.
-
-        ``Refused`` for what is never accepted this way: credentials, ways to them, a network that the profile
-        denies, and what the box's tier cannot enforce. ``UsageError`` for a key or value that is none.
-        """
-        from backends.verbs import explaining
-
-        return explaining.propose(self.find(ref), key, value)
-
-    def accept_rule(self, ref: str, proposal: Proposal, who: str, *, scripted: bool = False) -> None:
-        """Write the diff that ``proposal`` shows, and open a generation of the box's policy, journalled.
-
-        A live box of tier ``supervised`` takes a destination at once; any other change counts from its next
-        start. ``Refused`` for a caller inside a box, and when the running keeper cannot take the rule
-        (nothing is written then); ``Busy`` when the file is no longer the one that was shown.
-        """
-        from backends.verbs import acceptance
-
-        acceptance.accept(self.find(ref), proposal, who, scripted=scripted)
-
-    def learn(self, ref: str, name: str = "learned") -> Learned:
-        """What the box used against what it was granted, and the narrowest profile, called ``name``, as TOML.
-
-        Reads count only under ``observe = "all"``; what nobody looked at is kept as granted, and named.
-        """
-        from backends.verbs import learning
-
-        return learning.learn(self.find(ref), name)
 
     # ---------------------------------------------------------------- end
 

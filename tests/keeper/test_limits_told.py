@@ -7,6 +7,7 @@ import signal
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -222,12 +223,13 @@ def test_a_keeper_whose_box_rests_listens_to_nobody_and_hears_all_again_afterwar
     keeper: KeeperClient,
 ) -> None:
     pid = keeper.call("hello")["keeper"]
+
+    def counted(times: int) -> bool:
+        return denied(keeper) == {("file size", "resources.file_size"): times}
+
     for number in (1, 2):
         assert sh(keeper, f"(head -c 5M /dev/zero > {number}) & wait; true").exit == 0
-        wait_until(
-            lambda so_far=number: denied(keeper) == {("file size", "resources.file_size"): so_far},
-            "each is counted",
-        )
+        wait_until(partial(counted, number), "each is counted")
         wait_until(lambda: not listens(pid), "nobody is listened to")
     with_one = boxes.Running(keeper, ["sleep", "60"])
     wait_until(lambda: listens(pid), "ends are listened to while something runs")

@@ -220,7 +220,7 @@ def test_a_closed_folder_hides_nothing_and_stays_closed(tmp_path: Path, mode: in
         (tmp_path / "closed").chmod(0o700)
         assert stat.S_IMODE((tmp_path / "closed" / "below").stat().st_mode) == mode
         (tmp_path / "closed" / "below").chmod(0o700)
-    assert len(os.listdir("/proc/self/fd")) == open_before
+    assert len(os.listdir("/proc/self/fd")) <= open_before  # what an earlier test dropped may close meanwhile
 
 
 def test_folders_nested_without_end_are_told(tmp_path: Path) -> None:
@@ -234,4 +234,4 @@ def test_folders_nested_without_end_are_told(tmp_path: Path) -> None:
     open_before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(disk.TooDeep):
         sum(disk.measure(str(tmp_path)))
-    assert len(os.listdir("/proc/self/fd")) == open_before
+    assert len(os.listdir("/proc/self/fd")) <= open_before  # what an earlier test dropped may close meanwhile

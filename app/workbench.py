@@ -52,7 +52,7 @@ SWITCH = 0.001
 time, and a key waits for its turn behind each."""
 
 COLLECTING = (20_000, 20, 20)
-"""How many new objects, and collections of those, between two collections of what is older (``gc.set_threshold``)."""
+"""New objects, and collections of those, between two collections of what is older (``gc.set_threshold``)."""
 
 STYLES = Path(__file__).resolve().parent.parent / "themes"
 
@@ -113,7 +113,7 @@ class Workbench(App[int], inherit_bindings=False):
             self.set_keymap(self.keymap)
         if not self.is_headless:
             departure.on_signals(self.leave)
-        # What is here by now stays until the end: looking through it, 50 ms each time, is time that keys wait.
+        # What is here by now stays until the end: keys would wait 50 ms whenever all of it is looked through.
         self.call_after_refresh(gc.freeze)
         self.run_worker(self._locate(), exit_on_error=False)
         self.run_worker(self._probe(), exit_on_error=False)

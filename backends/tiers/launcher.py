@@ -97,6 +97,11 @@ class Builder:
         inner.close()
         os.close(death_read)
         os.close(plan)
+        self.entering: Entering | None = None
+
+    def enter(self, groups: Groups) -> None:
+        """Begin to move the process into the box's control groups; :func:`launch` waits for the end of it."""
+        self.entering = Entering(groups, self.pid)
 
     def tell(self, build: Build) -> None:
         """What to build; ``LaunchError`` when the process is gone."""
@@ -154,7 +159,7 @@ def launch(build: Build, begun: Builder | None = None) -> Launched:
     network: tuple[socket.socket, ...] = ()
     try:
         first.tell(build)
-        entering = _Entering(build.groups, builder)
+        entering = first.entering or Entering(build.groups, builder)
         control.settimeout(PATIENCE)
         _expect(control, "unshared")
         trace.point("launch: builder has namespaces")
@@ -197,7 +202,7 @@ def launch(build: Build, begun: Builder | None = None) -> Launched:
     return Launched(ident, pidfd, control, notify, death, namespace, unset, network, hosts)
 
 
-class _Entering:
+class Entering:
     """Moves the builder into the box's control groups while it works.
 
     The first move waits for a grace period of the kernel, some 10 ms (cgroup_threadgroup_rwsem); the next one

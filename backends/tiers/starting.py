@@ -26,13 +26,20 @@ def start(
     for first in refusals:
         raise Refused(f"the {tier} tier cannot take {first.key}", first.why, first.remedy, code="tier")
     held = limits.hold(_group_name(spec), spec.policy.resources, confined=True)
-    silent = audit.unavailable(landlock.abi())
-    heard = None if silent else audit.listen()
+    heard = None
     try:
         trace.point("launch: limits")
-        prepared = planning.prepare(spec, held, networking)
+        begun = spec.begun or launcher.Builder()
+        try:
+            begun.enter(held.groups)  # it takes the kernel longer than us to plan
+            silent = audit.unavailable(landlock.abi())
+            heard = None if silent else audit.listen()
+            prepared = planning.prepare(spec, held, networking)
+        except BaseException:
+            begun.abandon()
+            raise
         trace.point("launch: plan")
-        launched = launcher.launch(prepared.build._replace(audited=heard is not None), spec.begun)
+        launched = launcher.launch(prepared.build._replace(audited=heard is not None), begun)
         trace.point("launch: boundary")
     except launcher.LaunchError as error:
         _give_up(held, heard)

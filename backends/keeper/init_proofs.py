@@ -125,14 +125,23 @@ def _fresh(folder: str) -> str:
 
 
 def _write_outside(promises: Promises) -> str:
+    # A file in one folder and a folder in all: the keeper is asked about each open for writing, and waits.
+    path = _fresh(promises.read_only[0])
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        last = f"creating {path}: {_errno(error)}"
+    else:
+        os.unlink(path)
+        raise Failed(f"{path} could be created")
     for folder in promises.read_only:
         path = _fresh(folder)
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            os.mkdir(path, 0o700)
         except OSError as error:
             last = f"creating {path}: {_errno(error)}"
         else:
-            os.unlink(path)
+            os.rmdir(path)
             raise Failed(f"{path} could be created")
     return f"{last} ({len(promises.read_only)} folders tried)"
 

@@ -49,11 +49,12 @@ def launch(paths: BoxPaths) -> None:
             paths.keeper_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
         )
         trace.point("start: asked")
+        zygote = None
         try:
-            warm()
+            zygote = warm()
         except OSError as error:
             Log(log).failure("start: no zygote", error)
-        if not _fork_from_zygote(paths, log, writer):
+        if zygote is None or not _fork_from_zygote(zygote, paths, log, writer):
             # A pipe of its own: a zygote that stands still holds the other, or its keeper has a word for it.
             for fd in (reader, writer):
                 os.close(fd)
@@ -123,15 +124,18 @@ def zygote_path() -> Path:
     return runtime_dir() / f"zygote-{sha256(os.fsencode(where)).hexdigest()[:20]}.sock"
 
 
-def warm() -> None:
-    """See that a zygote loads, or is there already; returns at once. ``OSError`` where none can be had."""
+def warm() -> Path | None:
+    """See that a zygote loads, or is there already; returns its socket at once.
+
+    ``None`` where keepers are to start by themselves, ``OSError`` where no zygote can be had.
+    """
     _collect()
     if not _wanted():
-        return
+        return None
     path = zygote_path()
     lock = _lock(path.with_suffix(".lock"))
     if lock < 0:
-        return  # held by the one that lives, through a descriptor that it was given
+        return path  # held by the one that lives, through a descriptor that it was given
     try:
         path.unlink(missing_ok=True)
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as listener:
@@ -149,6 +153,7 @@ def warm() -> None:
                         os.close(fd)
     finally:
         os.close(lock)
+    return path
 
 
 def sweep() -> int:
@@ -211,16 +216,14 @@ def _collect() -> None:
             _started.remove(child)
 
 
-def _fork_from_zygote(paths: BoxPaths, log: int, writer: int) -> bool:
+def _fork_from_zygote(zygote: Path, paths: BoxPaths, log: int, writer: int) -> bool:
     """Whether a zygote forked the keeper. Whatever goes wrong with it, the keeper can start by itself."""
-    if not _wanted():
-        return False
     request = {"root": os.fspath(paths.root), "env": environment()}
     until = time.monotonic() + ZYGOTE_PATIENCE
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as sock:
         try:
             sock.settimeout(ZYGOTE_PATIENCE)
-            address.connect(sock, zygote_path())
+            address.connect(sock, zygote)
             # One that still loads shows who started it, of whom the same holds.
             if (other := peer.pid(sock)) != os.getpid() and not surroundings.within_reach(other):
                 return False

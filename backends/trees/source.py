@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backends.boxes.layout import state_dir
 from backends.errors import Busy, Refused, UsageError
-from backends.trees.git import TIMEOUT, Git, common_dir, failure
+from backends.trees.git import Git, common_dir, failure
 from backends.trees.values import Base, Source
 
 REFS = "refs/cloche"
@@ -188,34 +188,7 @@ def base_ref(box: str) -> str:
 
 def keep(source: Source, box: str, base: Base) -> None:
     """Create ``refs/cloche/<box>/base``. ``Busy`` when it exists, so that two boxes never share one."""
-    Keeping(source, box, base).result()
-
-
-class Keeping:
-    """What :func:`keep` does, begun: its Git is at work while the caller goes on."""
-
-    def __init__(self, source: Source, box: str, base: Base) -> None:
-        import subprocess
-
-        self._source = source
-        self._ref = base_ref(box)
-        self._args = ("update-ref", "--no-deref", self._ref, base.commit, "0" * len(base.commit))
-        nothing = subprocess.DEVNULL
-        self._process = git(source).start(*self._args, stdin=nothing, stdout=nothing)
-        self._said: bytes | None = None
-
-    @property
-    def made(self) -> bool:
-        """Waits; whether the reference is ours."""
-        if self._said is None:
-            with self._process:
-                self._said = self._process.communicate(timeout=TIMEOUT)[1] or b""
-        return self._process.returncode == 0
-
-    def result(self) -> None:
-        """Waits. ``Busy`` when the reference was there already."""
-        if not self.made:
-            raise _moved(self._source, self._ref, self._args, self._said or b"")
+    _update(source, base_ref(box), base.commit, "0" * len(base.commit))
 
 
 def release(source: Source, box: str, commit: str) -> None:

@@ -118,20 +118,13 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
             )
             _intend(paths, manifest)
             steps.done("intent")
-            keeping = None if detached else sources.Keeping(place, paths.name, base)
-            steps.done("reference", lambda: _let_go(keeping, manifest))
+            if not detached:
+                sources.keep(place, paths.name, base)
+            steps.done("reference", lambda: removal.release_base(manifest))
             files.make(paths, manifest, place, base, settled.policy.history)
             steps.done("files", lambda: removal.release_worktree(paths, manifest))
-            if keeping is not None:
-                keeping.result()
             _commit(paths, manifest, steps)
     return paths
-
-
-def _let_go(keeping: sources.Keeping | None, manifest: Manifest) -> None:
-    """Release the base if it was this box that kept it, and not one of the same name."""
-    if keeping is not None and keeping.made:
-        removal.release_base(manifest)
 
 
 def _place(cwd: Path) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,10 @@ def test_the_editor_has_the_terminal_and_gives_it_back(terminal: Tmux, repo: Pat
     assert "Evidence" not in terminal.screen()
     terminal.keys("done", "Enter")
     terminal.shows("Evidence")
+    # What is typed in the moment in which the terminal changes hands belongs to nobody.
+    time.sleep(2.0)
     terminal.keys("Enter")
+    time.sleep(0.5)
     terminal.keys("down", "down", "down", "y")
     terminal.shows("1 line copied")
     assert terminal.ask("show-buffer").strip() == "two \\x1b]0;owned\\x07"

@@ -219,6 +219,12 @@ class Engine(Explains):
 
         return self._list().row(creation.create(request, self.cwd))
 
+    def make(self, request: NewBox) -> BoxPaths:
+        """As :meth:`create`, for who needs no row of it."""
+        from backends.verbs import creation
+
+        return creation.create(request, self.cwd)
+
     def run(
         self,
         ref: str,

@@ -54,9 +54,16 @@ def _run(words: list[str]) -> int:
             from app.cli.run import quick
 
             return quick(words[1:])
-        from app.cli.dispatch import Terminated, dispatch
+        from app.cli.terminated import Terminated
 
         try:
+            if words[:1] == ["new"]:
+                from app.cli import first
+
+                if first.fits(words[1:]):
+                    return first.quick(words[1:])
+            from app.cli.dispatch import dispatch
+
             return dispatch(words)
         except Terminated:
             return 128 + 15

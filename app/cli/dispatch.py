@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,6 +10,7 @@ from typing import NoReturn
 
 from app.cli.context import Context
 from app.cli.table import GROUPS, JSON, VERBS, Param, Verb
+from app.cli.terminated import on_sigterm
 from backends.errors import UsageError
 
 
@@ -85,14 +85,6 @@ def choose(words: Sequence[str]) -> tuple[Verb, list[str]]:
     raise UsageError(f"cloche {said}: not a verb", why, "cloche --help", code="usage")
 
 
-class Terminated(BaseException):
-    """SIGTERM arrived; not an ``Exception``, so that nothing takes it for a failure of its own."""
-
-
-def _terminated(_number: int, _frame: object) -> NoReturn:
-    raise Terminated
-
-
 def dispatch(words: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
     if not words:
@@ -126,7 +118,7 @@ def dispatch(words: Sequence[str]) -> int:
     module, _, function = verb.handler.partition(":")
     handler = getattr(import_module(f"app.cli.{module}"), function)
     # A creation that is told to end takes back what it made, as after an interrupt.
-    signal.signal(signal.SIGTERM, _terminated)
+    on_sigterm()
     code = handler(Context(verb, as_json=args.json), args)
     sys.stdout.flush()
     return int(code or 0)

@@ -65,6 +65,22 @@ def choose(wanted: str, tier: str, paths: BoxPaths) -> Choice:
 def probe(paths: BoxPaths) -> Verdict:
     """Whether an overlay works between the cache and the box's folder; tried once and remembered."""
     layers = cache_dir() / "layers"
+    try:
+        place = (os.fspath(layers), *(os.stat(folder).st_dev for folder in (layers, paths.root)))
+    except FileNotFoundError:
+        place = ()
+    if place in _worked:
+        return _worked[place]
+    verdict = _remembered(layers, paths)
+    if verdict.works and place:
+        _worked[place] = verdict
+    return verdict
+
+
+_worked: dict[tuple[object, ...], Verdict] = {}  # what this process has seen to work
+
+
+def _remembered(layers: Path, paths: BoxPaths) -> Verdict:
     layers.mkdir(mode=0o700, parents=True, exist_ok=True)
     key = _key(layers, paths.root)
     kept = cache_dir() / VERDICT

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from app.cli.context import UNCONFINED, Context
+from app.cli.first import introduced
 from app.cli.render import age, diff_size, report, size
 from backends.boxes import names
 from backends.engine import NewBox
@@ -70,11 +71,8 @@ def new(context: Context, args: argparse.Namespace) -> int:
 
 def _tell(context: Context, row: BoxRow, *, ran: bool) -> None:
     """What a person should know of a new box."""
-    where = f"base {row.base[:12]}" + (
-        f" of {row.base_ref.removeprefix('refs/heads/')}" if row.base_ref else ""
-    )
     named = f"box {row.name}: " if ran else ""
-    context.note(f"{named}tier {row.tier}, profile {row.profile}, {where}")
+    context.note(f"{named}{introduced(row)}")
     if row.unconfined:
         context.note(UNCONFINED)
     if not ran:

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from app.cli.run import carry_out
 from app.cli.terminated import on_sigterm
 from backends.boxes import manifest, names
 from backends.engine import Engine, NewBox
+
+if TYPE_CHECKING:
+    from backends.snapshots import BoxRow
 
 
 def fits(words: list[str]) -> bool:
@@ -34,9 +38,7 @@ def quick(words: list[str]) -> int:
     engine.warm()
     paths = engine.make(NewBox(name="".join(words[:at])))
     known = manifest.load(paths)
-    branch = known.base_ref.removeprefix("refs/heads/")
-    where = f"base {known.base[:12]}" + (f" of {branch}" if branch else "")
-    _note(f"box {known.name}: tier {known.tier}, profile {known.profile}, {where}")
+    _note(f"box {known.name}: {introduced(known)}")
     if known.tier == "workspace":
         from app.cli.context import UNCONFINED
 
@@ -44,6 +46,13 @@ def quick(words: list[str]) -> int:
     # What is sent to us from here on is meant for the command.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     return carry_out(engine, paths.key, words[at + 1 :])
+
+
+def introduced(box: manifest.Manifest | BoxRow) -> str:
+    """What a person should know of a new box, in one line."""
+    branch = box.base_ref.removeprefix("refs/heads/")
+    where = f"base {box.base[:12]}" + (f" of {branch}" if branch else "")
+    return f"tier {box.tier}, profile {box.profile}, {where}"
 
 
 def _note(text: str) -> None:

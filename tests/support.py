@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -114,6 +115,12 @@ def make_big_repo(path: Path, count: int) -> Path:
     git(path, "fast-import", "--quiet", stdin=b"".join(parts))
     git(path, "reset", "-q", "--hard")
     return path
+
+
+def descriptors() -> int:
+    """How many descriptors we have open, once nothing that an earlier test dropped is left to be closed."""
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
 
 
 def children() -> set[int]:

@@ -17,6 +17,7 @@ from backends.keeper.denials import Refusal
 from backends.keeper.log import Log
 from backends.keeper.loop import Loop
 from backends.keeper.relay_net import Relay
+from tests import support
 
 ADDRESS = "93.184.215.14"  # of the internet; no test connects to it
 LIMIT = 20.0  # seconds that a test waits for what must come
@@ -162,7 +163,7 @@ def served(
     cap: int = relay_net.MAX_CONNECTIONS,
 ) -> Iterator[tuple[Served, Server]]:
     """A relay to a server, both gone afterwards, and no descriptor left."""
-    before = len(os.listdir("/proc/self/fd"))
+    before = support.descriptors()
     server = Server(serve)
     one = Served(rules, names, (ADDRESS, port), server.address, cap=cap)
     try:
@@ -170,7 +171,7 @@ def served(
     finally:
         one.close()
         server.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert support.descriptors() == before
 
 
 def read_all(client: socket.socket) -> bytes:

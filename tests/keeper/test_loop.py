@@ -16,6 +16,7 @@ from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop
 from backends.keeper.relay import InPump, OutPump
 from backends.keeper.ring import Ring
+from tests import support
 
 
 def test_a_callback_that_raises_costs_only_itself() -> None:
@@ -211,7 +212,7 @@ def test_a_closed_folder_hides_nothing_and_stays_closed(tmp_path: Path, mode: in
     (tmp_path / "closed" / "below" / "file").write_bytes(b"x" * 300_000)
     for folder in (tmp_path / "closed" / "below", tmp_path / "closed"):
         folder.chmod(mode)
-    open_before = len(os.listdir("/proc/self/fd"))
+    open_before = support.descriptors()
     try:
         assert sum(disk.measure(str(tmp_path))) >= 300_000
         assert sum(disk.measure(str(tmp_path / "closed"))) >= 300_000
@@ -220,7 +221,7 @@ def test_a_closed_folder_hides_nothing_and_stays_closed(tmp_path: Path, mode: in
         (tmp_path / "closed").chmod(0o700)
         assert stat.S_IMODE((tmp_path / "closed" / "below").stat().st_mode) == mode
         (tmp_path / "closed" / "below").chmod(0o700)
-    assert len(os.listdir("/proc/self/fd")) <= open_before  # what an earlier test dropped may close meanwhile
+    assert support.descriptors() == open_before
 
 
 def test_folders_nested_without_end_are_told(tmp_path: Path) -> None:
@@ -231,7 +232,7 @@ def test_folders_nested_without_end_are_told(tmp_path: Path) -> None:
         os.close(fd)
         fd = below
     os.close(fd)
-    open_before = len(os.listdir("/proc/self/fd"))
+    open_before = support.descriptors()
     with pytest.raises(disk.TooDeep):
         sum(disk.measure(str(tmp_path)))
-    assert len(os.listdir("/proc/self/fd")) <= open_before  # what an earlier test dropped may close meanwhile
+    assert support.descriptors() == open_before

@@ -99,10 +99,11 @@ def fork_and_stay():
 for _ in range(3):
     fork()
 threading.Thread(target=fork_and_stay, daemon=True).start()
-if os.fork() == 0:
+if (between := os.fork()) == 0:
     os.setsid()
     fork()
     os._exit(0)
+os.waitpid(between, 0)
 print("ready", flush=True)
 time.sleep(600)
 """

@@ -139,7 +139,7 @@ async def test_kill_ends_the_chosen_process_and_no_other(repo: Path, box: Callab
             await stage.until(lambda: "sleep 1002" not in stage.text())
             assert support.start_time(target.ident.pid) != target.ident.start
             assert "sleep 1001" in stage.text()
-            assert tree.process is None
+            await stage.until(lambda: tree.process is None)  # a dying process loses its command line first
             await stage.press("K")
             await stage.shows("that process has ended; select another")
             await stage.press("X")

@@ -6,59 +6,14 @@ none of them can say something that the others do not. Why an action cannot be d
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from backends.snapshots import BoxRow, DenialRow, ProcessRow, ReviewView
+from app.action import Action, Situation
+from app.actions_gate import GATE
+from backends.snapshots import BoxRow
 
 if TYPE_CHECKING:
     from textual.binding import BindingType
-
-CONTEXTS: dict[str, str] = {
-    "anywhere": "Anywhere",
-    "fleet": "Fleet",
-    "box": "Box",
-    "denials": "Denials",
-    "tree": "Process tree",
-    "denial": "One denial",
-    "terminal": "Terminal",
-    "timeline": "Timeline",
-    "gate": "Gate",
-    "diff": "Diff",
-    "lists": "Lists and texts",
-}
-"""Where an action is found, in the order of the help screen."""
-
-
-class Situation(NamedTuple):
-    """What the person has in front of them; why an action is disabled depends on nothing else."""
-
-    box: BoxRow | None = None
-    process: ProcessRow | None = None
-    process_ended: bool = False
-    terminal: bool = False  # a session's terminal is open in this screen
-    review: ReviewView | None = None
-    denial: DenialRow | None = None  # the refusal under the cursor
-    file: bool = False  # a file is selected in the gate
-    repository: bool = True  # the workbench was opened inside one
-    busy: str = ""  # what is being done to this box right now
-
-
-Reason = Callable[[Situation], str]
-
-
-class Action(NamedTuple):
-    """One thing to do. ``own`` actions belong to a widget, which binds their keys itself."""
-
-    id: str
-    key: str  # Textual's names, several separated by commas
-    text: str  # as short as a footer needs
-    tooltip: str
-    contexts: tuple[str, ...]
-    danger: bool = False
-    own: bool = False
-    footer: bool = True
-    reason: Reason = lambda situation: ""
 
 
 def _needs_box(situation: Situation) -> str:
@@ -121,34 +76,6 @@ def _abort(situation: Situation) -> str:
     if box is None or situation.busy:
         return _needs_box(situation)
     return f"the box was {box.state} already" if box.state in ("applied", "aborted") else ""
-
-
-def _refused(review: ReviewView | None) -> str:
-    if review is None:
-        return "the review is not read yet"
-    refused = sum(check.verdict == "refuse" for check in review.checks)
-    return f"the gate refuses this result ({refused} checks)" if refused else ""
-
-
-def _export(situation: Situation) -> str:
-    return situation.busy or _refused(situation.review)
-
-
-def _apply(situation: Situation) -> str:
-    review = situation.review
-    if situation.busy or review is None:
-        return situation.busy or "the review is not read yet"
-    if review.row.state == "applied":
-        return "this result was applied already"
-    if not review.branch:
-        return "the box has no branch to apply to; export works"
-    if not review.branch_tip:
-        return "the branch that the box came from is gone; export works"
-    return _refused(review)
-
-
-def _file(situation: Situation) -> str:
-    return "" if situation.file else "no file is selected"
 
 
 ACTIONS: tuple[Action, ...] = (
@@ -305,55 +232,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     # Timeline
     Action("execs", "e", "executions", "Show or hide each execution and exit", ("timeline",), own=True),
-    # Gate
-    Action("next-file", "J", "file", "Next file", ("gate",), footer=False, reason=_file),
-    Action("last-file", "K", "file", "File before", ("gate",), footer=False, reason=_file),
-    Action("next-hunk", "l", "hunk", "Next hunk", ("gate",), footer=False),
-    Action("last-hunk", "h", "hunk", "Hunk before", ("gate",), footer=False),
-    Action(
-        "reviewed", "m", "reviewed", "Mark the file as reviewed and go to the next", ("gate",), reason=_file
-    ),
-    Action("whole", "F", "full", "Give the diff the whole screen, or take it back", ("gate",), footer=False),
-    Action("search", "slash", "search", "Search the whole diff for a text", ("gate",)),
-    Action("next-found", "n", "next match", "Next row that holds the text", ("gate",), footer=False),
-    Action("last-found", "N", "match before", "Row before that holds the text", ("gate",), footer=False),
-    Action(
-        "more-context",
-        "right_curly_bracket",
-        "more",
-        "More unchanged lines around changes, up to the whole file",
-        ("gate",),
-        footer=False,
-    ),
-    Action(
-        "less-context",
-        "left_curly_bracket",
-        "less",
-        "Fewer unchanged lines around changes",
-        ("gate",),
-        footer=False,
-    ),
-    Action(
-        "editor",
-        "e",
-        "editor",
-        "Open a read-only copy of the file in your editor (VISUAL, EDITOR)",
-        ("gate",),
-        reason=_file,
-    ),
-    Action("sides", "d", "sides", "Switch between unified and side by side", ("gate", "box")),
-    Action(
-        "export", "E", "export", "Write patch, report and receipt into a folder", ("gate",), reason=_export
-    ),
-    Action(
-        "apply",
-        "P",
-        "apply",
-        "Carry this snapshot onto the branch the box came from",
-        ("gate",),
-        danger=True,
-        reason=_apply,
-    ),
+    *GATE,
     # Diff and lists
     Action(
         "detail",

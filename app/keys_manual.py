@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from app.actions import CONTEXTS, Action, of_context, shown_key
+from app.action import CONTEXTS, Action
+from app.actions import of_context, shown_key
 
 HEAD = """# Keys of the workbench
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from textual.screen import Screen
 
-from app.actions import BY_ID, Situation, disabled_reason, of_context, shown_key
+from app.action import Situation
+from app.actions import BY_ID, disabled_reason, of_context, shown_key
 from app.workers.calls import call
 from backends.errors import ClocheError
 from backends.snapshots import BoxRow, BoxView

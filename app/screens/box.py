@@ -12,7 +12,8 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import ContentSwitcher
 
-from app.actions import Situation, bindings
+from app.action import Situation
+from app.actions import bindings
 from app.screens.base import sentence_of
 from app.screens.box_parts import box_line, box_tabs, kill_paragraphs
 from app.screens.denial import DenialScreen

@@ -9,7 +9,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 
-from app.actions import Situation, bindings
+from app.action import Situation
+from app.actions import bindings
 from app.screens.base import sentence_of
 from app.screens.rules import RuleVerbs
 from app.workers import rules

@@ -10,7 +10,8 @@ from textual.containers import Grid
 from textual.events import Key
 from textual.widgets import Input
 
-from app.actions import Situation, bindings
+from app.action import Situation
+from app.actions import bindings
 from app.screens.fleet_parts import (
     empty_words,
     fleet_line,

@@ -9,7 +9,8 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from app.actions import CONTEXTS, Action, of_context, shown_key
+from app.action import CONTEXTS, Action
+from app.actions import of_context, shown_key
 from widgets.ink import Line, line
 from widgets.lines import Document
 from widgets.marks import STATES

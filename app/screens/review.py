@@ -9,7 +9,8 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
-from app.actions import Situation, bindings
+from app.action import Situation
+from app.actions import bindings
 from app.screens.outcome import ApplyScreen, ExportScreen, ExportWish
 from app.screens.reading import Reading
 from backends.errors import Busy

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from textual.binding import Binding
 
-from app.actions import ACTIONS, BY_ID, CONTEXTS, Situation, bindings, disabled_reason, of_context, shown_key
+from app.action import CONTEXTS, Situation
+from app.actions import ACTIONS, BY_ID, bindings, disabled_reason, of_context, shown_key
 from app.keys_manual import markdown
 from app.screens.base import WorkbenchScreen
 from app.screens.box import BoxScreen

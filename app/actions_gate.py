@@ -1,0 +1,87 @@
+"""The actions of the review screen, and why one of them cannot be done now."""
+
+from __future__ import annotations
+
+from app.action import Action, Situation
+from backends.snapshots import ReviewView
+
+
+def _refused(review: ReviewView | None) -> str:
+    if review is None:
+        return "the review is not read yet"
+    refused = sum(check.verdict == "refuse" for check in review.checks)
+    return f"the gate refuses this result ({refused} checks)" if refused else ""
+
+
+def _export(situation: Situation) -> str:
+    return situation.busy or _refused(situation.review)
+
+
+def _apply(situation: Situation) -> str:
+    review = situation.review
+    if situation.busy or review is None:
+        return situation.busy or "the review is not read yet"
+    if review.row.state == "applied":
+        return "this result was applied already"
+    if not review.branch:
+        return "the box has no branch to apply to; export works"
+    if not review.branch_tip:
+        return "the branch that the box came from is gone; export works"
+    return _refused(review)
+
+
+def _file(situation: Situation) -> str:
+    return "" if situation.file else "no file is selected"
+
+
+GATE: tuple[Action, ...] = (
+    # Gate
+    Action("next-file", "J", "file", "Next file", ("gate",), footer=False, reason=_file),
+    Action("last-file", "K", "file", "File before", ("gate",), footer=False, reason=_file),
+    Action("next-hunk", "l", "hunk", "Next hunk", ("gate",), footer=False),
+    Action("last-hunk", "h", "hunk", "Hunk before", ("gate",), footer=False),
+    Action(
+        "reviewed", "m", "reviewed", "Mark the file as reviewed and go to the next", ("gate",), reason=_file
+    ),
+    Action("whole", "F", "full", "Give the diff the whole screen, or take it back", ("gate",), footer=False),
+    Action("search", "slash", "search", "Search the whole diff for a text", ("gate",)),
+    Action("next-found", "n", "next match", "Next row that holds the text", ("gate",), footer=False),
+    Action("last-found", "N", "match before", "Row before that holds the text", ("gate",), footer=False),
+    Action(
+        "more-context",
+        "right_curly_bracket",
+        "more",
+        "More unchanged lines around changes, up to the whole file",
+        ("gate",),
+        footer=False,
+    ),
+    Action(
+        "less-context",
+        "left_curly_bracket",
+        "less",
+        "Fewer unchanged lines around changes",
+        ("gate",),
+        footer=False,
+    ),
+    Action(
+        "editor",
+        "e",
+        "editor",
+        "Open a read-only copy of the file in your editor (VISUAL, EDITOR)",
+        ("gate",),
+        reason=_file,
+    ),
+    Action("sides", "d", "sides", "Switch between unified and side by side", ("gate", "box")),
+    Action(
+        "export", "E", "export", "Write patch, report and receipt into a folder", ("gate",), reason=_export
+    ),
+    Action(
+        "apply",
+        "P",
+        "apply",
+        "Carry this snapshot onto the branch the box came from",
+        ("gate",),
+        danger=True,
+        reason=_apply,
+    ),
+)

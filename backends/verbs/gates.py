@@ -1,0 +1,131 @@
+"""The part of the engine that a reviewer works with: freeze, read, decide, carry out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from backends.boxes.layout import BoxPaths
+from backends.verbs.values import Applying
+
+if TYPE_CHECKING:
+    from backends.snapshots import (
+        ApplyOutcome,
+        ApplyPlan,
+        ExportOutcome,
+        Finding,
+        ReviewView,
+        SnapshotInfo,
+        UnapplyOutcome,
+    )
+    from backends.verbs.listing import Lister
+    from backends.verbs.reviewing import Desk
+
+
+class Gates(ABC):
+    """What :class:`backends.engine.Engine` is by this."""
+
+    cwd: Path
+
+    @abstractmethod
+    def find(self, ref: str) -> BoxPaths:
+        """Where the box lies on disk."""
+
+    @abstractmethod
+    def _list(self) -> Lister:
+        """What reads rows of boxes."""
+
+    def propose(self, ref: str) -> SnapshotInfo:
+        """Freeze what the box holds as its proposal. ``Busy`` while processes run."""
+        from backends.verbs import proposal
+
+        return proposal.propose(self.find(ref))
+
+    def review(self, ref: str) -> ReviewView:
+        """The proposal beside its evidence, the checks of the gate and what was decided of it so far."""
+        from backends.verbs import reviewing
+
+        paths = self.find(ref)
+        return reviewing.review(paths, self._list().row(paths))
+
+    def decisions(
+        self, ref: str, who: str, *, scripted: bool = False, view: ReviewView | None = None
+    ) -> Desk:
+        """The proposal's patch and the reviewer's decisions on it, to go on with: kept at every act.
+
+        ``view`` is what ``review`` gave: its diff is taken if the proposal is still the same, not made again.
+        ``Refused`` for a caller inside a box and for a box that is not proposed. Close it in the end, so that
+        the journal tells of the sitting (kind "decision": who, and how much).
+        """
+        from backends.verbs import reviewing
+
+        return reviewing.desk(self.find(ref), who, scripted=scripted, view=view)
+
+    def blob(self, ref: str, oid: str) -> bytes:
+        """The content of one file of the proposal or of its base, by its object id; for looking at it.
+
+        ``Refused`` for a file of more than :data:`backends.verbs.blobs.MOST` bytes.
+        """
+        from backends.verbs import blobs
+
+        return blobs.blob(self.find(ref), oid)
+
+    def export(self, ref: str, out: Path, force: bool = False) -> ExportOutcome:
+        """Write ``patch.diff``, ``report.md`` and ``receipt.json`` of the proposal into ``out``.
+
+        ``Refused`` when a check of the gate refuses, or ``out`` holds anything and ``force`` is not given.
+        """
+        from backends.verbs import outcome
+
+        paths = self.find(ref)
+        return outcome.export(paths, self._list().row(paths), self.cwd / out, force)
+
+    def plan_apply(self, ref: str, **how: Unpack[Applying]) -> ApplyPlan:
+        """The commit that ``apply`` with the same arguments would make, of the accepted part where there is
+        one. Nothing but objects of the quarantine is made. Errors are those of ``apply``, but for a checkout
+        that is not clean, which is looked at only then.
+        """
+        from backends.verbs import applying
+
+        return applying.preview(self.find(ref), **how)
+
+    def apply(
+        self, ref: str, *, part: bool = False, seen: ApplyPlan | None = None, **how: Unpack[Applying]
+    ) -> ApplyOutcome:
+        """Carry the proposed snapshot onto the branch it came from; compare-and-swap on its tip.
+
+        ``as_name`` names a script and is journalled as such; None means that a person confirmed it.
+        ``expect`` is the snapshot id that was reviewed: another one is refused. ``Refused`` for a caller
+        that runs inside a box, ``Busy`` for a conflict or a dirty tree: nothing is changed then.
+
+        With ``part``, where decisions were made and not all is accepted, the accepted part is applied and the
+        box goes on with the rest, idle, on the commit that was made; without, that is ``Refused``. ``onto``
+        names a branch to make at the base instead. ``message`` replaces the commit's own, its trailers stay.
+        ``seen`` is the plan that was agreed to: ``Busy`` naming what moved when it is another one by now.
+        """
+        from backends.verbs import applying
+
+        return applying.apply(self.find(ref), part=part, seen=seen, **how)
+
+    def unapply(self, ref: str, *, as_name: str | None = None) -> UnapplyOutcome:
+        """Bring the branch back to where it was before the last apply, as long as it is where that left it.
+
+        The box is proposed again, or after a part idle with its base of before. ``Busy`` when the branch
+        moved on or its checkout is not clean: nothing is changed then.
+        """
+        from backends.verbs import applying
+
+        return applying.unapply(self.find(ref), as_name=as_name)
+
+    def verify(self, folder: Path) -> tuple[Finding, ...]:
+        """Check an exported folder again: hashes, and the chain of its receipt."""
+        from backends.verbs import outcome
+
+        return outcome.verify(self.cwd / folder)
+
+    def reopen(self, ref: str) -> None:
+        """Take a proposal back: proposed becomes idle."""
+        from backends.verbs import proposal
+
+        proposal.reopen(self.find(ref))

@@ -65,6 +65,14 @@ class Busy(ClocheError):
     exit_code = EXIT_BUSY
 
 
+class Conflict(Busy):
+    """Two sides changed the same; ``files`` are the paths (raw) with how, in Git's word: ``contents``."""
+
+    def __init__(self, what: str, why: str, next_step: str, files: tuple[tuple[bytes, str], ...]) -> None:
+        super().__init__(what, why, next_step, code="conflict")
+        self.files = files
+
+
 KINDS: dict[int, type[ClocheError]] = {
     EXIT_CHECK_FAILED: ClocheError,
     EXIT_USAGE: UsageError,

@@ -266,6 +266,8 @@ class ApplyPlan(NamedTuple):
     left: int
     combination: str
     checks: tuple[CheckRow, ...]  # of exactly what would be taken
+    trailers: tuple[str, ...] = ()  # the last lines of ``message``, which the gate writes
+    author: str = ""  # NAME <EMAIL>, who commits as well
 
 
 class UnapplyOutcome(NamedTuple):

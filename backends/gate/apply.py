@@ -212,6 +212,8 @@ def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Reque
         part.left if part is not None else 0,
         NOT_RUN if part is not None else "",
         rows,
+        said.trailers,
+        f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>",
     )
     return Planned(made, result, settings, identity)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from backends.errors import Busy, ClocheError, Refused
+from backends.errors import Busy, ClocheError, Conflict, Refused
 from backends.evidence.visible import text_of
 from backends.trees.git import Git, failure
 
@@ -74,19 +74,28 @@ def _commit(git: Git, tree: str, parents: list[str], message: str) -> str:
 
 
 def _merged_tree(git: Git, ours: str, theirs: str) -> str:
-    args = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", ours, theirs)
-    done = git.call(*args)
-    tree, _, rest = done.stdout.partition(b"\0")
-    if done.status == 1:
-        names = list(dict.fromkeys(name for name in rest.split(b"\0") if name))
-        said = ", ".join(text_of(name) for name in names[:NAMED])
-        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-        raise Busy(
+    tree, files = merged_tree(git, ours, theirs)
+    if files:
+        said = ", ".join(text_of(name) for name, _ in files[:NAMED])
+        more = f" and {len(files) - NAMED} more" if len(files) > NAMED else ""
+        raise Conflict(
             "the proposal conflicts with what the branch gained since",
             f"both changed {said}{more}; nothing was changed",
-            "take it back and work on: cloche reopen BOX; or export it and merge by hand",
-            code="conflict",
+            "bring the box onto the branch and solve it there: cloche rebase BOX; or export it and merge by "
+            "hand",
+            files,
         )
+    return tree
+
+
+def merged_tree(git: Git, ours: str, theirs: str) -> tuple[str, tuple[tuple[bytes, str], ...]]:
+    """The tree that merging two commits gives, and the files that conflict: path and Git's word for how.
+
+    Where files conflict the tree holds them as Git leaves them to be solved (git-merge-tree(1)): with marks.
+    """
+    args = ("merge-tree", "--write-tree", "-z", "--name-only", ours, theirs)
+    done = git.call(*args)
+    tree, _, rest = done.stdout.partition(b"\0")
     if done.status == 129:
         raise Refused(
             "the proposal cannot be merged",
@@ -94,9 +103,26 @@ def _merged_tree(git: Git, ours: str, theirs: str) -> str:
             "install Git 2.38 or newer",
             code="git-too-old",
         )
-    if done.status != 0:
+    if done.status not in (0, 1):
         raise failure(args, done)
-    return tree.decode("ascii")
+    return tree.decode("ascii"), conflicts(rest) if done.status == 1 else ()
+
+
+def conflicts(text: bytes) -> tuple[tuple[bytes, str], ...]:
+    """What ``git merge-tree -z --name-only`` tells after the tree: each file in conflict once, and how."""
+    head, _, told = text.partition(b"\0\0")
+    how = dict.fromkeys((name for name in head.split(b"\0") if name), "")
+    fields = told.split(b"\0")
+    at = 0
+    while at < len(fields) and fields[at].isdigit():  # count, paths, kind, sentence
+        count = int(fields[at])
+        kind = fields[at + count + 1 : at + count + 2]
+        word = text_of(kind[0]).partition("(")[2].rstrip(")") if kind else ""
+        for name in fields[at + 1 : at + 1 + count]:
+            if word and name in how and not how[name]:
+                how[name] = word
+        at += count + 3
+    return tuple((name, word or "contents") for name, word in how.items())
 
 
 def carry(quarantine: Git, objects: Path, new: str, known: tuple[str, ...], shared: str, tmp: Path) -> None:

@@ -32,6 +32,7 @@ class Messages(NamedTuple):
 
     work: str
     merge: str
+    trailers: tuple[str, ...] = ()  # with which both end
 
 
 def messages(facts: Facts, given: str = "") -> Messages:
@@ -51,9 +52,9 @@ def messages(facts: Facts, given: str = "") -> Messages:
     subject = visible(" ".join(facts.purpose.split())[:200]) or f"Apply {what} of box {facts.box}"
     end = "\n\n" + "\n".join(trailers) + "\n"
     if not given:
-        return Messages(subject + end, f"Merge {what} of box {facts.box}" + end)
+        return Messages(subject + end, f"Merge {what} of box {facts.box}" + end, tuple(trailers))
     own = _ended(_checked(given), trailers)
-    return Messages(own, own)
+    return Messages(own, own, tuple(trailers))
 
 
 def _checked(given: str) -> str:

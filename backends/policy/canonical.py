@@ -19,6 +19,7 @@ from backends.policy.model import (
     NetPolicy,
     Policy,
     Resources,
+    ReviewPolicy,
 )
 
 NET_MODES = ("deny", "allow", "host")
@@ -36,7 +37,10 @@ def encode(policy: Policy) -> bytes:
         "env": {"passed": policy.env.passed, "set": dict(policy.env.set)},
         "resources": policy.resources._asdict(),
         "services": dict(policy.services),
+        "review": policy.review._asdict(),
     }
+    if policy.review == ReviewPolicy():  # left out as below: most policies are older than this key
+        del value["review"]
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.encode("ascii") + b"\n"
 
@@ -148,6 +152,14 @@ class _Table:
     def table(self, key: str) -> _Table:
         return _Table(*self._take(key))
 
+    def review(self) -> ReviewPolicy:
+        if "review" not in self._left:
+            return ReviewPolicy()
+        table = self.table("review")
+        found = ReviewPolicy(file=table.text("file"))
+        table.end()
+        return found
+
     def end(self) -> None:
         if self._left:
             prefix = f"{self._path}." if self._path else ""
@@ -195,6 +207,7 @@ def _policy(table: _Table) -> Policy:
         image=table.text("image"),
         services=table.pairs("services"),
         secrets=table.texts("secrets"),
+        review=table.review(),
     )
     for part in (fs, net, env, resources, table):
         part.end()

@@ -14,7 +14,7 @@ from backends.egress import addresses, rules
 from backends.evidence.visible import hidden
 from backends.policy import schema, values
 from backends.policy.explain import value_of
-from backends.policy.model import Policy
+from backends.policy.model import Policy, ReviewPolicy
 from backends.policy.paths import covers
 from backends.policy.remedy import destination
 
@@ -176,6 +176,8 @@ def profile(name: str, policy: Policy, rows: Sequence[Use], about: str) -> str:
         lines += [f"{key} = {_quoted(text)}" for key, text in policy.env.set]
     lines += ["", f"[profiles.{name}.resources]"]
     lines += [f"{key} = {_bare(f'resources.{key}', policy)}" for key in policy.resources._fields]
+    if policy.review != ReviewPolicy():
+        lines += ["", f"[profiles.{name}.review]", f"file = {_bare('review.file', policy)}"]
     return "\n".join(lines) + "\n"
 
 

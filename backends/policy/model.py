@@ -54,6 +54,10 @@ class Resources(NamedTuple):
     disk: int | None  # growth of tree, repository, home and journal together
 
 
+class ReviewPolicy(NamedTuple):
+    file: str = ".cloche-review.md"  # at the top of the tree; what a reviewer asks for is written there
+
+
 class Policy(NamedTuple):
     version: int
     profile: str
@@ -69,3 +73,4 @@ class Policy(NamedTuple):
     image: str
     services: tuple[tuple[str, str], ...]
     secrets: tuple[str, ...]
+    review: ReviewPolicy = ReviewPolicy()

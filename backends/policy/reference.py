@@ -18,6 +18,7 @@ KINDS = {
     "count": "a whole number from 1",
     "duration": '`"90s"`, `"30m"`, `"1h30m"`, or seconds',
     "text": "a text of one line",
+    "filename": "a file name without folders",
     "paths": "a list of paths",
     "names": "a list of names",
     "hosts": "a list of destinations",

@@ -19,7 +19,15 @@ from backends.policy import files, fit, grants, schema
 from backends.policy.danger import PolicyWarning, warnings
 from backends.policy.files import ProfileFile, Stated
 from backends.policy.merge import Draft, Ignored
-from backends.policy.model import POLICY_VERSION, EnvPolicy, FsPolicy, NetPolicy, Policy, Resources
+from backends.policy.model import (
+    POLICY_VERSION,
+    EnvPolicy,
+    FsPolicy,
+    NetPolicy,
+    Policy,
+    Resources,
+    ReviewPolicy,
+)
 
 DEFAULT_PROFILE = "default"
 FOREIGN_PROFILE = "review"
@@ -280,6 +288,7 @@ def _policy(name: str, draft: Draft, settled: grants.Settled) -> tuple[Policy, d
         image=str(scalar("image")),
         services=pairs("services"),
         secrets=entries("secrets"),
+        review=ReviewPolicy(str(scalar("review.file"))),
     )
     return policy, dict(sorted(sources.items()))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from backends.policy.canonical import HISTORY, NET_MODES, OBSERVE, TREES
-from backends.policy.model import TIERS
+from backends.policy.model import TIERS, ReviewPolicy
 
 K, M, G = 1 << 10, 1 << 20, 1 << 30
 
@@ -24,8 +24,8 @@ class Key(NamedTuple):
     """One key of ``[profiles.NAME]``.
 
     ``kind`` is the type that a person writes: ``choice`` (one of ``choices``), ``flag``, ``size`` (bytes),
-    ``count``, ``duration`` (seconds), ``text``, the lists ``paths``, ``names`` and ``hosts``, and ``table``
-    (names to texts). ``unlimited`` permits the word "none", which resolves to ``None``.
+    ``count``, ``duration`` (seconds), ``text``, ``filename``, the lists ``paths``, ``names`` and ``hosts``,
+    and ``table`` (names to texts). ``unlimited`` permits the word "none", which resolves to ``None``.
     """
 
     path: str
@@ -180,6 +180,14 @@ KEYS: tuple[Key, ...] = (
         NEVER,
     ),
     Key("secrets", "names", (), "Names of secrets that the box may use without seeing their values.", REMOVE),
+    Key(
+        "review.file",
+        "filename",
+        ReviewPolicy().file,
+        "File at the top of the tree into which a reviewer's requests are written (`cloche request`). Unless "
+        "the base tracks it, a file of this name is never part of a proposal.",
+        NEVER,
+    ),
 )
 
 BY_PATH = {key.path: key for key in KEYS}

@@ -19,6 +19,8 @@ LARGEST = (1 << 63) - 1  # what the kernel's limits can hold
 
 _SIZE = re.compile(r"([0-9]{1,19})([KMGT]?)(?:iB|B)?")
 _DURATION = re.compile(r"(?:([0-9]{1,15})d)?(?:([0-9]{1,15})h)?(?:([0-9]{1,15})m)?(?:([0-9]{1,15})s)?")
+_FILENAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.][A-Za-z0-9_.+-]{0,99}")
+_GIT_NAME = re.compile(r"\.git(ignore|attributes|modules)?", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -64,6 +66,16 @@ def flag(raw: object) -> bool:
     raise ValueError(f"{raw!r} is neither true nor false")
 
 
+def filename(raw: object) -> str:
+    """The name of a file without any folder, which neither Git nor a shell takes for anything else."""
+    if not isinstance(raw, str) or not _FILENAME.fullmatch(raw) or _GIT_NAME.fullmatch(raw):
+        raise ValueError(
+            f"{raw!r} is no name for a file at the top of the tree: up to 100 letters, digits, and any of "
+            "._+- but no folder, and no name that Git reads"
+        )
+    return raw
+
+
 def scalar(key: Key, raw: object) -> object:
     """The value of a key that is neither a list nor a table."""
     if key.unlimited and raw == UNLIMITED:
@@ -76,6 +88,8 @@ def scalar(key: Key, raw: object) -> object:
         if not isinstance(raw, str) or not raw.isprintable():
             raise ValueError(f"{raw!r} is not a text of one line")
         return raw
+    if key.kind == "filename":
+        return filename(raw)
     parse = {"size": size, "duration": duration, "count": count, "flag": flag}[key.kind]
     return parse(raw)
 

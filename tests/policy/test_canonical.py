@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from backends.errors import Refused
 from backends.policy import canonical
-from backends.policy.model import TIERS, EnvPolicy, FsPolicy, NetPolicy, Policy, Resources
+from backends.policy.model import TIERS, EnvPolicy, FsPolicy, NetPolicy, Policy, Resources, ReviewPolicy
 from tests import support
 
 EXAMPLE = Policy(
@@ -84,6 +84,7 @@ policies = st.builds(
     image=texts,
     services=tables,
     secrets=lists,
+    review=st.builds(ReviewPolicy, file=texts),
 )
 
 

@@ -132,6 +132,7 @@ def test_every_key_of_the_schema_can_be_written() -> None:
         "count": lambda key: "3",
         "duration": lambda key: "'30m'",
         "text": lambda key: "'x'",
+        "filename": lambda key: "'x.md'",
         "paths": lambda key: "['/usr']",
         "names": lambda key: "['NAME']",
         "hosts": lambda key: "['example.com']",

@@ -149,6 +149,7 @@ scalars: dict[str, st.SearchStrategy[object]] = {
     "size": st.integers(1, 1 << 40),
     "count": st.integers(1, 1 << 20),
     "duration": st.integers(1, 1 << 20),
+    "filename": st.sampled_from(["REVIEW.md", "other"]),
     "text": st.sampled_from(["", "x"]),
     "paths": st.lists(
         st.sampled_from(["/usr", "/opt", "!/usr", "!*", "/", "~", "/etc/mime.types"]), max_size=3
@@ -219,7 +220,7 @@ def permits_no_more(new: Policy, old: Policy) -> bool:
         and new.net.unix <= old.net.unix
         and new.debug <= old.debug
         and (new.history == "none" or old.history == "full")
-        and (new.tier, new.image, new.profile) == (old.tier, old.image, old.profile)
+        and (new.tier, new.image, new.profile, new.review) == (old.tier, old.image, old.profile, old.review)
     )
 
 

@@ -89,3 +89,20 @@ def test_a_pass_list_passes_names_and_beginnings_and_never_the_boxs_own() -> Non
     everything = EnvPolicy(passed=("*",), set=())
     assert everything.passes("AWS_SECRET")
     assert not any(everything.passes(name) for name in ("HOME", "USER", "LOGNAME", "SHELL"))
+
+
+@pytest.mark.parametrize("name", [".cloche-review.md", "REVIEW.md", "a", "...", "x" * 100, "a+b_c-1"])
+def test_the_file_of_a_review_has_a_plain_name(name: str) -> None:
+    assert values.scalar(schema.BY_PATH["review.file"], name) == name
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "", ".", "..", "/etc/passwd", "a/b", "../a", "-rf", "+x", "a b", "a\n", "a\0", "x" * 101, "\u00e9",
+        ".git", ".GIT", ".gitignore", ".gitattributes", ".gitModules", "*", "!a", "#a", "a\\b", 3, None, True,
+    ],
+)  # fmt: skip
+def test_another_name_for_the_file_of_a_review_is_refused(raw: object) -> None:
+    with pytest.raises(ValueError, match="top of the tree"):
+        values.scalar(schema.BY_PATH["review.file"], raw)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.errors import Busy, ClocheError, Refused
+from backends.errors import Busy, ClocheError, Conflict, Refused
 from backends.evidence.journal import read
 from backends.gate import apply as module
 from backends.gate import merging, moving, worktree
@@ -32,7 +32,9 @@ def test_a_conflict_changes_nothing_and_names_the_files(world: World) -> None:
             run(world, tree, squash=squash)
         assert caught.value.code == "conflict" and caught.value.exit_code == 5
         assert "README.md" in caught.value.why and os.fsdecode(b"\xffodd\n") in caught.value.why
-        assert "reopen" in caught.value.next_step
+        assert "cloche rebase" in caught.value.next_step
+        assert isinstance(caught.value, Conflict)
+        assert dict(caught.value.files) == {b"README.md": "contents", b"\xffodd\n": "contents"}
     assert state(world) == before
     assert world.fsck() == ""
     assert [r.kind for r in read(world.paths.journal)] == ["created"]

@@ -83,12 +83,22 @@ class SessionRow(NamedTuple):
 
 
 class CheckRow(NamedTuple):
-    """One check of the gate. ``refuse`` cannot be overridden."""
+    """One check of the gate. ``refuse`` cannot be overridden, ``warn`` wants to be acknowledged."""
 
     id: str
     verdict: str  # pass, warn, refuse
     reason: str
     path: bytes | None
+    key: str = ""  # of a warning: names check, path, reason and the content that it is about
+
+
+class Acknowledgement(NamedTuple):
+    """A warning that somebody has seen and takes upon themselves."""
+
+    key: str  # of the :class:`CheckRow`
+    who: str
+    time: float
+    scripted: bool  # a script did it, not a person
 
 
 class SnapshotInfo(NamedTuple):
@@ -204,6 +214,7 @@ class ReviewProgress(NamedTuple):
     since: str  # the snapshot that was last reviewed before this one, "" for the first
     moved: tuple[tuple[bytes, str], ...]  # since then: path, and added, dropped, changed or rebased
     digest: str  # names what was decided
+    acknowledged: tuple[Acknowledgement, ...] = ()  # by time; of earlier contents as well
 
 
 class ReviewView(NamedTuple):
@@ -268,6 +279,7 @@ class ApplyPlan(NamedTuple):
     checks: tuple[CheckRow, ...]  # of exactly what would be taken
     trailers: tuple[str, ...] = ()  # the last lines of ``message``, which the gate writes
     author: str = ""  # NAME <EMAIL>, who commits as well
+    standing: tuple[CheckRow, ...] = ()  # warnings among the checks that nobody acknowledged: apply refuses
 
 
 class UnapplyOutcome(NamedTuple):

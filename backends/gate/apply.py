@@ -8,7 +8,7 @@ branch moved meanwhile the checkout is brought back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, Refused
 from backends.evidence.journal import Journal
 from backends.gate import branches, configuration, merging, moving, wording, worktree
-from backends.gate.checks import require, run_checks
+from backends.gate.checks import require, require_acknowledged, run_checks, standing
 from backends.snapshots import NOT_RUN, ApplyOutcome, ApplyPlan, CheckRow, SnapshotInfo
 from backends.trees import source as sources
 from backends.trees.git import Git
@@ -46,6 +46,7 @@ class Request(NamedTuple):
     total: int = 0  # lines and parts of all of it
     onto: str = ""  # a branch to make at the base, instead of ``branch``
     message: str = ""
+    acknowledged: Container[str] = frozenset()  # keys of warnings that somebody took upon themselves
 
 
 class Planned(NamedTuple):
@@ -71,16 +72,18 @@ def apply(
     Where a part is taken that commit becomes the box's base, and the reference that keeps the base moves with
     the branch. The caller holds the box's lock. ``seen`` is the plan that was agreed to: ``Busy`` when it is
     another one now. ``intend`` is told what will be returned, right before any reference moves. Errors are
-    those of :func:`plan`.
+    those of :func:`plan`, and ``Refused`` (code "warnings-unacknowledged") while a warning stands.
     """
     planned = plan(paths, source, snapshot, request)
     now = planned.plan
     if seen is not None:
         _same(seen, now, paths.name)
+    require_acknowledged(now.standing, paths.name)
     part, result = request.part, planned.result
     facts: dict[str, object] = {
         "branch": now.branch, "old": now.old, "new": result.commit, "mode": now.mode, "who": request.who,
         "scripted": request.scripted, "snapshot": snapshot.id, "tree": result.tree, "partial": now.partial,
+        "acknowledged": [row.key for row in now.checks if row.key],
     }  # fmt: skip
     if part is not None:
         facts |= {
@@ -214,6 +217,7 @@ def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Reque
         rows,
         said.trailers,
         f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>",
+        standing(rows, request.acknowledged),
     )
     return Planned(made, result, settings, identity)
 

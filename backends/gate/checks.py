@@ -6,7 +6,7 @@ that found nothing leaves a row that says so: a reviewer sees what was looked fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from backends.errors import Refused
@@ -46,12 +46,14 @@ def run_checks(
     skipped: Iterable[tuple[bytes, str]] = (),
     findings: Iterable[tuple[str, bytes, str]] = (),
     unlisted: int = 0,
+    whole: str = "",
 ) -> tuple[CheckRow, ...]:
     """Every check on one proposal. ``git`` reads the quarantine.
 
     ``skipped`` are the paths that the snapshot left out, with the reason, and ``findings`` what the reader of
     the box saw beside the tree (:class:`backends.trees.values.Finding`): an object cannot show either.
-    ``unlisted`` is the number of both beyond those that are listed.
+    ``unlisted`` is the number of both beyond those that are listed. ``whole`` is the snapshot that they
+    belong to where ``snapshot_tree`` is a part of it.
     """
     base, tree = listing(git, base_tree), listing(git, snapshot_tree)
     changes = [
@@ -60,7 +62,16 @@ def run_checks(
         if base.entries.get(path) != tree.entries.get(path)
     ]
     changes = [c for c in changes if not {c.old and c.old.mode, c.new and c.new.mode} <= {FOLDER, None}]
-    rows = Rows()
+
+    def about(path: bytes | None) -> str:
+        if path is None:
+            return snapshot_tree
+        entry, before = tree.entries.get(path), base.entries.get(path)
+        if entry is not None:
+            return f"{entry.mode:o} {entry.oid}"
+        return f"without {before.mode:o} {before.oid}" if before is not None else whole or snapshot_tree
+
+    rows = Rows(about)
     known = frozenset(embedded_repositories(base.entries))
     check_shape(rows, base.entries, tree.entries, tree.repeated, known)
     check_links(rows, git, base.entries, tree.entries)
@@ -80,6 +91,30 @@ def refusals(rows: Iterable[CheckRow]) -> tuple[CheckRow, ...]:
     return tuple(row for row in rows if row.verdict == REFUSED)
 
 
+def standing(rows: Iterable[CheckRow], acknowledged: Container[str]) -> tuple[CheckRow, ...]:
+    """The warnings that nobody acknowledged, whose keys are not in ``acknowledged``: they stop an apply."""
+    return tuple(row for row in rows if row.verdict == WARNED and row.key not in acknowledged)
+
+
+def require_acknowledged(rows: Sequence[CheckRow], box: str) -> None:
+    """Raise ``Refused`` naming the warnings of ``rows`` (the first ten); nothing when there are none."""
+    if not rows:
+        return
+    said = [f"{row.key[:8]} {_named(row)}" for row in rows[:10]]
+    if len(rows) > 10:
+        said.append(f"and {len(rows) - 10} more")
+    raise Refused(
+        f"box {box} was not applied",
+        "nobody acknowledged what the gate warns of: " + "; ".join(said),
+        f"read it, then: cloche apply {box} --acknowledge KEY, or --acknowledge all",
+        code="warnings-unacknowledged",
+    )
+
+
+def _named(row: CheckRow) -> str:
+    return f"{text_of(row.path)}: {row.reason}" if row.path is not None else row.reason
+
+
 def require(rows: Sequence[CheckRow], act: str, box: str = "BOX") -> None:
     """Raise ``Refused`` naming every path that a check refused (the first ten), nothing when none did.
 
@@ -88,7 +123,7 @@ def require(rows: Sequence[CheckRow], act: str, box: str = "BOX") -> None:
     refused = refusals(rows)
     if not refused:
         return
-    said = [f"{text_of(row.path or b'')}: {row.reason}" if row.path else row.reason for row in refused[:10]]
+    said = [_named(row) for row in refused[:10]]
     if len(refused) > 10:
         said.append(f"and {len(refused) - 10} more")
     raise Refused(

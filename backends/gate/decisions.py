@@ -3,7 +3,8 @@
 Every change is saved whole before the next one is made, so a crash loses nothing that was seen on a screen.
 A later snapshot takes over what was said of a file as long as that file's change is the same to the byte
 (:attr:`backends.gate.patch.File.key`): its decisions and its reviewed mark. Of a file that changed both fall
-off; comments stay and show as :func:`stale`. What can be undone is of one snapshot only.
+off; comments stay and show as :func:`stale`. What can be undone is of one snapshot only. An acknowledged
+warning is known by a key that tells the content it is about, so it holds for no other.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -20,11 +21,12 @@ from backends.boxes.manifest import write_atomically
 from backends.errors import Busy, Refused
 from backends.gate.patch import Choice, History, Patch
 from backends.gate.patch.model import File
-from backends.snapshots import ReviewComment, SnapshotInfo
+from backends.snapshots import Acknowledgement, ReviewComment, SnapshotInfo
 
 FILE_LIMIT = 32 << 20
 """Bytes of ``review.json``."""
 MOST_COMMENTS = 2000
+MOST_ACKNOWLEDGED = 8000
 COMMENT_LIMIT = 16 << 10
 """Bytes of a comment's text (UTF-8)."""
 SUMMARY_LIMIT = 64 << 10
@@ -56,11 +58,14 @@ class Review(NamedTuple):
     reviewed: Mapping[bytes, str] = {}  # path to the key of the file that was marked
     comments: tuple[ReviewComment, ...] = ()
     summary: str = ""
+    acknowledged: Mapping[str, Acknowledgement] = {}  # by the key of the warning
 
     @property
     def empty(self) -> bool:
         """Nothing was said yet."""
-        return not (self.history.now.files or self.reviewed or self.comments or self.summary)
+        return not (
+            self.history.now.files or self.reviewed or self.comments or self.summary or self.acknowledged
+        )
 
     def decide(self, choices: list[Choice], state: str) -> Review:
         """Accept, reject or undecide; see :mod:`backends.gate.patch`."""
@@ -128,6 +133,19 @@ class Review(NamedTuple):
             _bounded(text, SUMMARY_LIMIT, "summary")
         return self._replace(summary=text)
 
+    def acknowledge(self, keys: Iterable[str], who: str, when: float, scripted: bool) -> Review:
+        """Take warnings upon oneself, by their keys. Beyond ``MOST_ACKNOWLEDGED`` the oldest stand again."""
+        fresh = {key: Acknowledgement(key, who, when, scripted) for key in keys}
+        held = [*(one for key, one in self.acknowledged.items() if key not in fresh), *fresh.values()]
+        return self._replace(acknowledged={one.key: one for one in held[-MOST_ACKNOWLEDGED:]})
+
+    def withdraw(self, keys: Iterable[str]) -> Review:
+        """Let warnings stand again that were acknowledged."""
+        gone = frozenset(keys)
+        return self._replace(
+            acknowledged={key: one for key, one in self.acknowledged.items() if key not in gone}
+        )
+
 
 def stale(comment: ReviewComment, patch_files: Mapping[bytes, File]) -> bool:
     """Whether the file that a comment is about has changed since, or is no part of the patch any more."""
@@ -179,10 +197,13 @@ def load(paths: BoxPaths, patch: Patch, snapshot: SnapshotInfo) -> tuple[Review,
     return review, stamp_of(data)
 
 
-def save(paths: BoxPaths, review: Review, patch: Patch, stamp: Stamp) -> Stamp:
+def save(
+    paths: BoxPaths, review: Review, patch: Patch, stamp: Stamp, tell: Callable[[], None] | None = None
+) -> Stamp:
     """Replace the review on disk and return its new stamp; it is durable when this returns.
 
-    ``Busy`` when the file is not the one that ``stamp`` tells of: somebody else decided meanwhile.
+    ``tell`` is called right before that, when nothing else can refuse it. ``Busy`` when the file is not the
+    one that ``stamp`` tells of: somebody else decided meanwhile.
     """
     from backends.gate.decisions_file import encode
 
@@ -203,6 +224,8 @@ def save(paths: BoxPaths, review: Review, patch: Patch, stamp: Stamp) -> Stamp:
                 f"look again: cloche review {paths.name}",
                 code="review-changed",
             )
+        if tell is not None:
+            tell()
         write_atomically(paths.review, data)
     return fresh
 

@@ -13,6 +13,7 @@ from typing import Any
 from backends.digest import sha256
 from backends.gate.decisions import (
     COMMENT_LIMIT,
+    MOST_ACKNOWLEDGED,
     MOST_COMMENTS,
     NEW,
     OLD,
@@ -25,7 +26,7 @@ from backends.gate.patch import NOTHING, PARTS, Decisions, FileDecision, History
 from backends.gate.patch.choosing import STEPS, Step
 from backends.gate.patch.marks import MOST_LINES, from_text, to_text
 from backends.gate.patch.model import File
-from backends.snapshots import ReviewComment
+from backends.snapshots import Acknowledgement, ReviewComment
 
 VERSION = 1
 HISTORY_LIMIT = 1 << 20  # characters, about, of the steps that are kept on disk
@@ -33,7 +34,7 @@ _SMALL = 1 << 1000
 _LEAST = 60  # characters of one file in a step, beside its path and lines
 _KEYS = {
     "stamp", "version", "snapshot", "since", "patch", "files", "past", "future", "reviewed", "comments",
-    "summary",
+    "summary", "acknowledged",
 }  # fmt: skip
 _STAMP = re.compile(rb'\{"stamp":"([0-9a-f]{16})",')
 _DIGITS = frozenset("0123456789abcdef")
@@ -54,6 +55,7 @@ def encode(review: Review, patch: Patch, stamp: str = "0" * 16) -> bytes:
         "reviewed": {_text(path): key for path, key in review.reviewed.items()},
         "comments": [[*one[:1], _text(one.path), *one[2:]] for one in review.comments],
         "summary": review.summary,
+        "acknowledged": [list(one) for one in review.acknowledged.values()],
     }
     return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
 
@@ -129,7 +131,7 @@ def parse(data: bytes, patch: Patch, snapshot: Compared) -> Review:
     value = json.loads(data.decode("ascii"), object_pairs_hook=_object, parse_constant=_number)
     if (
         not isinstance(value, dict)
-        or set(value) != _KEYS
+        or set(value) | {"acknowledged"} != _KEYS  # written before warnings could be acknowledged
         or value["version"] != VERSION
         or not stamp_of(data)
     ):
@@ -152,6 +154,9 @@ def parse(data: bytes, patch: Patch, snapshot: Compared) -> Review:
     if len({one.id for one in comments}) != len(comments):
         raise ValueError("two comments have one number")
     marks = {path: _key(key) for path, key in _pairs(value["reviewed"])}
+    held = [_acknowledged(row) for row in _list(value.get("acknowledged", []), most=MOST_ACKNOWLEDGED)]
+    if len({one.key for one in held}) != len(held):
+        raise ValueError("a warning is acknowledged twice")
     review = Review(
         snapshot,
         since,
@@ -159,10 +164,11 @@ def parse(data: bytes, patch: Patch, snapshot: Compared) -> Review:
         {path: key for path, key in marks.items() if path in files and files[path].key == key},
         comments,
         _string(value["summary"], SUMMARY_LIMIT),
+        {one.key: one for one in held},
     )
     if kept == snapshot:
         return review
-    said = bool(value["files"] or marks or comments or review.summary)
+    said = bool(value["files"] or marks or comments or review.summary or held)
     return review._replace(since=kept if said else since)
 
 
@@ -249,6 +255,13 @@ def _read_step(value: Any, files: dict[bytes, File]) -> Step:
         file = files[path]
         changes.append((path, _read_decision(lost, file), _read_decision(gained, file)))
     return Step(tuple(changes))
+
+
+def _acknowledged(value: Any) -> Acknowledgement:
+    key, who, when, scripted = _list(value, 4)
+    if type(when) not in (int, float) or not 0 <= when < 1e12 or type(scripted) is not bool:
+        raise ValueError("who acknowledged a warning, or when, is none")
+    return Acknowledgement(_key(key), _string(who, 1024), float(when), scripted)
 
 
 def _comment(value: Any) -> ReviewComment:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
+from backends.digest import sha256
 from backends.snapshots import CheckRow
 
 REFUSED = "refuse"
@@ -35,9 +39,14 @@ CHECKS: dict[str, str] = {
 
 
 class Rows:
-    """Rows by check; a check never holds more than its share of a flood."""
+    """Rows by check; a check never holds more than its share of a flood.
 
-    def __init__(self) -> None:
+    ``about`` names the content that a row is about by its path (``None``: no one path): a warning's key tells
+    it, so that what was acknowledged does not stand for other content.
+    """
+
+    def __init__(self, about: Callable[[bytes | None], str]) -> None:
+        self._about = about
         self._found: dict[str, list[CheckRow]] = {check: [] for check in CHECKS}
         self._more: dict[str, int] = {}
 
@@ -59,4 +68,9 @@ class Rows:
             out += rows or [CheckRow(check, PASSED, sentence, None)]
             if check in self._more:
                 out.append(CheckRow(check, rows[-1].verdict, f"and {self._more[check]} more", None))
-        return tuple(out)
+        return tuple(row._replace(key=self._key(row)) if row.verdict == WARNED else row for row in out)
+
+    def _key(self, row: CheckRow) -> str:
+        path = None if row.path is None else row.path.decode("utf-8", "surrogateescape")
+        said = json.dumps([row.id, path, row.reason, self._about(row.path)], ensure_ascii=True)
+        return sha256(said.encode("ascii")).hexdigest()[:32]

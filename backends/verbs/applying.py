@@ -173,5 +173,6 @@ def _request(held: Held, *, part: bool, **how: Unpack[Applying]) -> tuple[Source
         total=accepted.total,
         onto=how.get("onto", ""),
         message=how.get("message", ""),
+        acknowledged=accepted.acknowledged,
     )
     return place, snapshot, request

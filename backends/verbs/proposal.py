@@ -174,6 +174,7 @@ def checks(paths: BoxPaths, snapshot: dict[str, Any], tree: str = "") -> tuple[C
         skipped=[(_bytes(path), why) for path, why in snapshot.get("skipped", [])],
         findings=[(kind, _bytes(path), text) for kind, path, text in snapshot.get("findings", [])],
         unlisted=snapshot.get("unlisted", 0),
+        whole=snapshot["id"],
     )
 
 

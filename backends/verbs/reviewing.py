@@ -38,6 +38,7 @@ from backends.gate.patch import (
 from backends.gate.patch.model import File
 from backends.snapshots import (
     BoxRow,
+    CheckRow,
     FileChange,
     ReviewedFile,
     ReviewedHunk,
@@ -50,6 +51,8 @@ from backends.trees import quarantine
 from backends.trees.git import Git
 from backends.verbs import authority, proposal
 
+_TOLD_AT_ONCE = 100  # warnings in one record
+
 
 class Desk:
     """One sitting of a reviewer over one snapshot: the patch, what is decided, acts that are kept at once.
@@ -60,13 +63,21 @@ class Desk:
     """
 
     def __init__(
-        self, paths: BoxPaths, patch: Patch, snapshot: SnapshotInfo, who: str, *, scripted: bool
+        self,
+        paths: BoxPaths,
+        patch: Patch,
+        snapshot: SnapshotInfo,
+        who: str,
+        check: Callable[[str], tuple[CheckRow, ...]],
+        *,
+        scripted: bool,
     ) -> None:
         self.paths = paths
         self.patch = patch
         self.snapshot = snapshot
         self.files = patch.by_path()
         self._who = who
+        self._check = check  # what the gate says of a tree: the snapshot, or a part of it
         self._compared: tuple[Compared | None, tuple[tuple[bytes, str], ...]] | None = None
         self._scripted = scripted
         self.review: Review
@@ -131,6 +142,67 @@ class Desk:
     def change(self, act: Callable[[Review], Review]) -> Review:
         """Any other act of :class:`Review`: ``desk.change(lambda review: review.uncomment(3))``."""
         return self._keep(act(self.review))
+
+    def warnings(self) -> tuple[CheckRow, ...]:
+        """What the gate warns of: in the snapshot, then in the accepted part where that is another tree."""
+        rows = self._check(self.snapshot.id)
+        selection = self.selection()
+        if self.review.history.now.files and not selection.whole and not selection.blocked:
+            tree = compose_tree(self.git, selection)
+            if tree not in (self.snapshot.id, self.snapshot.base_tree):
+                rows += self._check(tree)
+        return tuple({row.key: row for row in rows if row.key}.values())
+
+    def acknowledge(self, keys: Iterable[str], *, withdraw: bool = False) -> Review:
+        """Take warnings upon oneself, by :attr:`backends.snapshots.CheckRow.key`, or let them stand again.
+
+        Journalled at once, with the reviewer's name. ``Refused`` (code "no-such-warning") when the gate does
+        not warn of one of them, neither in the snapshot nor in the part that is accepted now.
+        """
+        wanted = dict.fromkeys(keys)
+        known = {row.key: row for row in self.warnings()} if wanted else {}
+        for key in wanted:
+            if key not in known:
+                raise Refused(
+                    "nothing was acknowledged",
+                    f"the gate warns of nothing that has the key {key[:64]}",
+                    f"see what it warns of: cloche review {self.paths.name}",
+                    code="no-such-warning",
+                )
+        rows = [known[key] for key in wanted if (key in self.review.acknowledged) == withdraw]
+        if not rows:
+            return self.review
+        if withdraw:
+            review = self.review.withdraw(row.key for row in rows)
+        else:
+            now = round(time.time(), 3)
+            review = self.review.acknowledge((row.key for row in rows), self._who, now, self._scripted)
+        kind = "withdrawn" if withdraw else "acknowledged"
+
+        def tell() -> None:
+            # First: what holds without a record of it would be worse than a record of what does not hold.
+            for at in range(0, len(rows), _TOLD_AT_ONCE):
+                Journal(self.paths.journal).append(kind, self._told_of(rows[at:][:_TOLD_AT_ONCE]), sync=True)
+
+        self._stamp = decisions.save(self.paths, review, self.patch, self._stamp, tell)
+        self.review = review
+        return review
+
+    def _told_of(self, rows: list[CheckRow]) -> dict[str, object]:
+        return {
+            "who": self._who,
+            "scripted": self._scripted,
+            "snapshot": self.snapshot.id,
+            "warnings": [
+                {
+                    "key": row.key,
+                    "check": row.id,
+                    "path": None if row.path is None else row.path[:500].decode("utf-8", "surrogateescape"),
+                    "reason": row.reason[:500],
+                }
+                for row in rows
+            ],
+        }
 
     def selection(self) -> Selection:
         """What is accepted and can be carried out."""
@@ -239,6 +311,7 @@ def progress(patch: Patch, review: Review, since: tuple[tuple[bytes, str], ...])
         since=review.since.id if review.since else "",
         moved=since,
         digest=digest(review.history.now, patch),
+        acknowledged=tuple(review.acknowledged.values()),
     )
 
 
@@ -264,6 +337,7 @@ class Accepted(NamedTuple):
 
     part: Part | None
     total: int  # lines and parts in all
+    acknowledged: frozenset[str]  # keys of warnings
 
 
 def accepted(paths: BoxPaths, snapshot: SnapshotInfo) -> Accepted:
@@ -276,9 +350,10 @@ def accepted(paths: BoxPaths, snapshot: SnapshotInfo) -> Accepted:
     total = sum(file.all.total for file in patch.files)
     found, _ = decisions.load(paths, patch, snapshot)
     now = found.history.now
+    held = frozenset(found.acknowledged)
     selection = select(patch, now)
     if not now.files or selection.whole:
-        return Accepted(None, total)
+        return Accepted(None, total, held)
     if selection.blocked:
         said = "; ".join(
             f"{one.path.decode('utf-8', 'surrogateescape')}: {_why(one)}" for one in selection.blocked[:5]
@@ -300,9 +375,9 @@ def accepted(paths: BoxPaths, snapshot: SnapshotInfo) -> Accepted:
             code="nothing-accepted",
         )
     if tree == snapshot.id:
-        return Accepted(None, total)
+        return Accepted(None, total, held)
     taken = sum(one.takes.total for one in selection.chosen)
-    return Accepted(Part(tree, taken, total - taken, digest(now, patch)), total)
+    return Accepted(Part(tree, taken, total - taken, digest(now, patch)), total, held)
 
 
 def desk(paths: BoxPaths, who: str, *, scripted: bool = False, view: ReviewView | None = None) -> Desk:
@@ -321,8 +396,16 @@ def desk(paths: BoxPaths, who: str, *, scripted: bool = False, view: ReviewView 
             code="no-proposal",
         )
     snapshot = proposal.info(manifest.snapshot)
+    seen: tuple[CheckRow, ...] | None = None
     if view is not None and view.snapshot == snapshot:
-        diff = view.diff
+        diff, seen = view.diff, view.checks
     else:
         diff = diffs.diff(paths, snapshot.base, snapshot.base_tree, snapshot.id)
-    return Desk(paths, read(diff, snapshot.base_tree), snapshot, who, scripted=scripted)
+    stored = manifest.snapshot
+
+    def check(tree: str) -> tuple[CheckRow, ...]:
+        if tree == snapshot.id and seen is not None:
+            return seen
+        return proposal.checks(paths, stored, "" if tree == snapshot.id else tree)
+
+    return Desk(paths, read(diff, snapshot.base_tree), snapshot, who, check, scripted=scripted)

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from backends.snapshots_tried import NOT_RUN, RAN, Ignored, Trial
 from backends.values import Claim, DenialRow, Enforcement, JournalRecord, NotObserved, ProcessId, Tally
 
 __all__ = [
+    "NOT_RUN",
+    "RAN",
     "Claim",
     "DenialRow",
     "Enforcement",
+    "Ignored",
     "JournalRecord",
     "NotObserved",
     "ProcessId",
     "Tally",
+    "Trial",
 ]
 
 
@@ -230,6 +235,9 @@ class ReviewView(NamedTuple):
     branch: str
     branch_tip: str  # "" when the branch is gone
     progress: ReviewProgress | None = None  # None where nobody asked for it, as in an export
+    ignored: Ignored = Ignored(0, ())
+    tried: tuple[Trial, ...] = ()  # of this proposal, oldest first
+    combination: str = "whole"  # ran or not-run: of an accepted part, whether exactly it was tried
 
 
 class ExportOutcome(NamedTuple):
@@ -253,11 +261,7 @@ class ApplyOutcome(NamedTuple):
     partial: bool = False  # the accepted part alone; the rest is in the box, which is idle again
     accepted: int = 0  # lines and parts of the proposal that the commit takes
     left: int = 0  # and those that it does not
-    combination: str = ""  # NOT_RUN for a part: nobody ran it without the rest
-
-
-NOT_RUN = "combination not run"
-"""Said of an accepted part: what ran in the box had the rest beside it."""
+    combination: str = ""  # of a part: NOT_RUN, or RAN with the exit of what was tried on exactly this tree
 
 
 class ApplyPlan(NamedTuple):

@@ -7,6 +7,7 @@ import os
 import sys
 from pathlib import Path
 
+from app.cli import acknowledging
 from app.cli.context import UNCONFINED, Context
 from app.cli.render import diff_size, findings
 from backends.errors import Refused, UsageError
@@ -136,10 +137,12 @@ def _plan_lines(review: ReviewView, plan: ApplyPlan) -> list[str]:
         f"  changes  {counts}",
     ]
     lines += [f"  message  {visible(line)}".rstrip() for line in plan.message.strip("\n").split("\n")]
+    standing = {check.key for check in plan.standing}
     for check in plan.checks:
         if check.verdict != "pass":
-            where = visible(check.path) + ": " if check.path is not None else ""
-            lines.append(f"  {check.verdict}: {where}{visible(check.reason)}")
+            key = f" {check.key[: acknowledging.SHOWN]}" if check.key else ""
+            done = " (acknowledged)" if check.key and check.key not in standing else ""
+            lines.append(f"  {check.verdict}{key}: {acknowledging.sentence(check)}{done}")
     return lines
 
 
@@ -163,9 +166,11 @@ def _not_done(plan: ApplyPlan) -> ApplyOutcome:
     )
 
 
-def _confirm(review: ReviewView, plan: ApplyPlan) -> None:
+def _confirm(context: Context, box: str, review: ReviewView, plan: ApplyPlan) -> None:
     """Ask the person, naming what would happen; anything but yes is a refusal."""
-    sys.stderr.write("\n".join([*_plan_lines(review, plan), "type yes to apply: "]))
+    sys.stderr.write("\n".join([*_plan_lines(review, plan), ""]))
+    acknowledging.one_by_one(context, box, plan)
+    sys.stderr.write("type yes to apply: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() != "yes":
         raise Refused(
@@ -189,6 +194,7 @@ def apply(context: Context, args: argparse.Namespace) -> int:
         )
     onto, message = args.onto or "", args.message or ""
     engine = context.engine
+    wish = args.acknowledge
     if args.dry_run:
         plan = engine.plan_apply(
             args.box, squash=args.squash, as_name=as_name, expect=args.expect, onto=onto, message=message
@@ -212,7 +218,17 @@ def apply(context: Context, args: argparse.Namespace) -> int:
         seen = engine.plan_apply(
             args.box, squash=args.squash, expect=args.expect, onto=onto, message=message
         )  # fmt: skip
-        _confirm(review, seen)
+        if wish is not None:
+            acknowledging.named(context, args.box, seen, wish, None)
+            seen = engine.plan_apply(
+                args.box, squash=args.squash, expect=args.expect, onto=onto, message=message
+            )  # fmt: skip
+        _confirm(context, args.box, review, seen)
+    elif wish is not None:
+        seen = engine.plan_apply(
+            args.box, squash=args.squash, as_name=as_name, expect=args.expect, onto=onto, message=message
+        )
+        acknowledging.named(context, args.box, seen, wish, as_name)
     done = engine.apply(
         args.box,
         squash=args.squash,

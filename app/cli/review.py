@@ -6,12 +6,13 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from app.cli.acknowledging import sentence
 from app.cli.context import Context
 from app.cli.render import diff_size
 from backends.errors import Refused, UsageError
 from backends.evidence.visible import visible
 from backends.gate.patch import ACCEPTED, REJECTED, UNDECIDED, Choice, everything, marks_of
-from backends.snapshots import CheckRow, ReviewedFile, ReviewProgress
+from backends.snapshots import ReviewedFile, ReviewProgress
 
 if TYPE_CHECKING:
     from backends.verbs.reviewing import Desk
@@ -42,12 +43,15 @@ def review(context: Context, args: argparse.Namespace) -> int:
             summary=done.summary,
             since=done.since,
             moved=done.moved,
+            acknowledged=done.acknowledged,
         )
         return 0
     context.say(f"proposed {view.snapshot.id}: {diff_size(view.snapshot.stat)}")
+    held = {one.key: one.who for one in done.acknowledged}
     for check in view.checks:
         if check.verdict != "pass":
-            context.say(_check(check))
+            by = f" (acknowledged by {visible(held[check.key])})" if check.key in held else ""
+            context.say(f"{check.verdict}: {sentence(check)}{by}")
     statuses = {change.path: change.status for change in view.diff.changes}
     since = dict(done.moved)
     context.rows(
@@ -74,11 +78,6 @@ def review(context: Context, args: argparse.Namespace) -> int:
     if done.summary:
         context.say(visible(done.summary))
     return 0
-
-
-def _check(check: CheckRow) -> str:
-    where = visible(check.path) + ": " if check.path is not None else ""
-    return f"{check.verdict}: {where}{visible(check.reason)}"
 
 
 def _blocked(context: Context, files: tuple[ReviewedFile, ...]) -> None:

@@ -37,7 +37,7 @@ APPLY_VERBS: tuple[Verb, ...] = (
                 "only with `--dry-run`, else null: `branch`, `new_branch`, `old`, `base`, `snapshot`, "
                 "`mode`, `tree`, `parents`, `message` (the commit as it would be made), `partial`, "
                 "`accepted`, `left`, `combination`, `checks` (of exactly what would be taken, as in "
-                "`cloche review`)",
+                "`cloche review`), `standing` (those of them that warn and that nobody acknowledged)",
             ),
         ),
         (
@@ -50,8 +50,15 @@ APPLY_VERBS: tuple[Verb, ...] = (
                 ("--as",), "apply as a script of this name, without a question; journalled", metavar="NAME"
             ),
             Param(("--expect",), "refuse unless this is the proposed snapshot", metavar="ID"),
+            Param(
+                ("--acknowledge",),
+                "take these warnings upon oneself: keys joined by commas, or all; journalled",
+                metavar="KEYS",
+            ),
         ),
-        "A person applies: on a terminal it shows the commit and asks; without one `--as` is needed. Where "
+        "A person applies: on a terminal it shows the commit, asks about each warning that stands and then "
+        "about the whole; without one `--as` is needed, and `--acknowledge` where the gate warns: nothing is "
+        "applied while a warning of exactly what is taken stands. `--dry-run` shows their keys. Where "
         "anything was decided (`cloche accept`) and not all is accepted, the accepted part is applied, after "
         "the gate's checks ran on exactly that. The rest stays in the box, whose files do not change: it is "
         "idle again, compared with what was taken. Callers that run inside a box are refused.",

@@ -35,7 +35,17 @@ REVIEW_VERBS: tuple[Verb, ...] = (
                 "`path`, `old_path`, `status`, `old_mode`, `new_mode`, `old_oid`, `new_oid`, `added`, "
                 "`deleted`",
             ),
-            Field("checks", "list", "`id`, `verdict` (pass, warn, refuse), `reason`, `path`"),
+            Field(
+                "checks",
+                "list",
+                "`id`, `verdict` (pass, warn, refuse), `reason`, `path`, `key` (of a warning: what it is "
+                "acknowledged by, else empty)",
+            ),
+            Field(
+                "acknowledged",
+                "list",
+                "warnings that somebody took upon themselves: `key`, `who`, `time`, `scripted`",
+            ),
             Field("files", "list", _FILE),
             *_COUNTS,
             Field(

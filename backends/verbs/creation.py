@@ -56,7 +56,8 @@ class Steps:
 
 
 @contextmanager
-def _all_or_nothing(after: Callable[[str], None] | None) -> Iterator[Steps]:
+def all_or_nothing(after: Callable[[str], None] | None) -> Iterator[Steps]:
+    """What is done in the block is taken back when it fails."""
     steps = Steps(after)
     try:
         yield steps
@@ -79,8 +80,8 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
     key = key_of(place) if place else DETACHED
     base = None if place is None else sources.resolve(place, request.rev)
     trace.point("create: base")
-    with _all_or_nothing(after) as steps:
-        paths = _folder(steps, key, request.name)
+    with all_or_nothing(after) as steps:
+        paths = new_folder(steps, key, request.name)
         with store.lock(paths, "new"):
             if place is None:
                 place = _origin(steps, paths, request, cwd)
@@ -92,7 +93,7 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
             steps.done("policy")
             if settled.policy.tier == "workspace":
                 _branch_is_free(paths, place)
-            uid, gid = _payload(settled.policy.tier)
+            uid, gid = payload(settled.policy.tier)
             chosen = choice.choose(settled.policy.tree, settled.policy.tier, paths)
             trace.point("create: provider")
             manifest = Manifest(
@@ -116,14 +117,14 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
                 tree_provider=chosen.provider,
                 tree_reason=chosen.why,
             )
-            _intend(paths, manifest)
+            intend(paths, manifest)
             steps.done("intent")
             if not detached:
                 sources.keep(place, paths.name, base)
             steps.done("reference", lambda: removal.release_base(manifest))
             files.make(paths, manifest, place, base, settled.policy.history)
             steps.done("files", lambda: removal.release_worktree(paths, manifest))
-            _commit(paths, manifest, steps)
+            commit(paths, manifest, steps)
     return paths
 
 
@@ -139,7 +140,7 @@ def _place(cwd: Path) -> Source:
     return place
 
 
-def _folder(steps: Steps, key: str, name: str) -> BoxPaths:
+def new_folder(steps: Steps, key: str, name: str) -> BoxPaths:
     """The box's own folder, 0700: whoever makes it first owns the name."""
     parent = state_dir() / key
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -185,7 +186,7 @@ def _branch_is_free(paths: BoxPaths, place: Source) -> None:
         )
 
 
-def _payload(tier: str) -> tuple[int, int]:
+def payload(tier: str) -> tuple[int, int]:
     """The uid and gid of the box's processes: our own, or for root one that no other box has (rule S6)."""
     if os.geteuid() != 0 or tier == "workspace":
         return os.geteuid(), os.getegid()
@@ -204,14 +205,15 @@ def _owner(paths: BoxPaths) -> int | None:
         return None
 
 
-def _intend(paths: BoxPaths, manifest: Manifest) -> None:
+def intend(paths: BoxPaths, manifest: Manifest) -> None:
+    """Write down what is about to be made, for ``cloche gc`` after a kill."""
     import json
 
     text = json.dumps({"version": VERSION, **manifest._asdict()}, indent=1, sort_keys=True)
     write_atomically(paths.root / removal.CREATING, text.encode())
 
 
-def _commit(paths: BoxPaths, manifest: Manifest, steps: Steps) -> None:
+def commit(paths: BoxPaths, manifest: Manifest, steps: Steps) -> None:
     """Journal the creation and give the box its manifest: from here on it exists."""
     from backends.evidence.journal import Journal
 

@@ -7,8 +7,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 from textual.pilot import Pilot
+from textual.worker import Worker
 
 from app.engine import EngineLike
 from app.workbench import Workbench
@@ -16,6 +18,16 @@ from app.workers.calls import finish
 from tests.widgets.drawn import screen_text
 from widgets.header import Footer, Header
 from widgets.ink import plain
+
+SLOW = 2.0
+"""Seconds after which an answer of the engine, or an end of the messages, is not waited for any more."""
+
+
+async def handed_over(*_seconds: float) -> None:
+    """Lets the loop take a key that was sent. Textual waits for an idle process instead: on a busy machine
+    that is too short, as a process that does not get its turn looks idle, and beside threads too long."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 class Play:
@@ -26,24 +38,40 @@ class Play:
         self.pilot = pilot
 
     async def press(self, *keys: str) -> None:
+        """Presses keys; each is handled before the next one, and so is what it asked of a quick engine."""
         for key in keys:
+            before = set(self.app.workers)
             await self.pilot.press(key)
-        await self.pilot.pause()
+            await self.handled(before)
+
+    async def handled(self, before: set[Worker[object]]) -> None:
+        """Waits until no message is under way and no engine call that is not in ``before``."""
+        end = time.monotonic() + SLOW
+        calm = 0
+        while calm < 3 and time.monotonic() < end:
+            await self.pilot.pause(0)
+            if any(worker.is_running for worker in set(self.app.workers) - before):
+                calm = 0
+                await asyncio.sleep(0.002)
+            elif any(not one._message_queue.empty() for one in (self.app, *self.app.screen.walk_children())):
+                calm = 0
+            else:
+                calm += 1
 
     async def type(self, text: str) -> None:
         names = {"-": "minus", " ": "space", "/": "slash", ".": "full_stop"}
         await self.press(*(names.get(char, char) for char in text))
 
-    async def until(self, true: Callable[[], object], seconds: float = 15.0) -> None:
+    async def until(self, true: Callable[[], object], seconds: float = 60.0) -> None:
         """Waits until ``true()``; fails with what the screen shows."""
         end = time.monotonic() + seconds
         while not true():
             if time.monotonic() > end:
                 raise AssertionError("it did not come:\n" + self.text())
-            await asyncio.sleep(0.02)
-            await self.pilot.pause()
+            await asyncio.sleep(0.01)
+            await self.pilot.pause(0)
 
-    async def shows(self, *texts: str, seconds: float = 15.0) -> None:
+    async def shows(self, *texts: str, seconds: float = 60.0) -> None:
         for text in texts:
             await self.until(lambda text=text: text in self.text(), seconds)  # type: ignore[misc]
 
@@ -58,8 +86,7 @@ class Play:
 
     async def size(self, columns: int, rows: int) -> None:
         await self.pilot.resize_terminal(columns, rows)
-        await self.pilot.pause()
-        await self.pilot.pause()
+        await self.handled(set(self.app.workers))
 
 
 @asynccontextmanager
@@ -72,9 +99,10 @@ async def play(
 ) -> AsyncIterator[Play]:
     """Opens the workbench and closes it; a fault of its own fails the test."""
     app = Workbench(engine, cwd=cwd, theme=theme)
-    async with app.run_test(size=size, notifications=True) as pilot:
-        stage = Play(app, pilot)
-        await stage.until(lambda: app.read)
-        await pilot.pause()
-        yield stage
+    with patch("textual.app.wait_for_idle", handed_over):
+        async with app.run_test(size=size, notifications=True) as pilot:
+            stage = Play(app, pilot)
+            await stage.until(lambda: app.read)
+            await stage.handled(set())
+            yield stage
     assert finish(30) == []

@@ -222,6 +222,32 @@ class ReviewProgress(NamedTuple):
     acknowledged: tuple[Acknowledgement, ...] = ()  # by time; of earlier contents as well
 
 
+class BoxCommit(NamedTuple):
+    """A commit that was made in the box. Who made it is what the box says, and nothing vouches for it."""
+
+    id: str
+    tree: str
+    parents: tuple[str, ...]
+    subject: str
+    message: str  # whole
+    author: str
+    author_email: str
+    authored: float
+    committer: str
+    committer_email: str
+    committed: float
+    encoding: str  # of the message where that is not UTF-8, else ""
+
+
+class BoxCommits(NamedTuple):
+    """The commits of a proposal, as far as they could be taken in and checked."""
+
+    head: str  # the last one, "" where none was taken in
+    rows: tuple[BoxCommit, ...]  # oldest first
+    keepable: bool  # they can be applied as they are (``keep_commits``)
+    why: str  # why not, "" when they can; may quote the box
+
+
 class ReviewView(NamedTuple):
     """What the gate screen shows for one proposed snapshot."""
 
@@ -238,6 +264,7 @@ class ReviewView(NamedTuple):
     ignored: Ignored = Ignored(0, ())
     tried: tuple[Trial, ...] = ()  # of this proposal, oldest first
     combination: str = "whole"  # ran or not-run: of an accepted part, whether exactly it was tried
+    commits: BoxCommits | None = None  # that were made in the box; None for none
 
 
 class ExportOutcome(NamedTuple):
@@ -284,6 +311,7 @@ class ApplyPlan(NamedTuple):
     trailers: tuple[str, ...] = ()  # the last lines of ``message``, which the gate writes
     author: str = ""  # NAME <EMAIL>, who commits as well
     standing: tuple[CheckRow, ...] = ()  # warnings among the checks that nobody acknowledged: apply refuses
+    commits: tuple[BoxCommit, ...] = ()  # of the box, that are kept as they are, oldest first
 
 
 class UnapplyOutcome(NamedTuple):

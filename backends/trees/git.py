@@ -76,6 +76,14 @@ ENVIRONMENT: Mapping[str, str] = {
 }
 
 
+class Bounds(NamedTuple):
+    """What a command that reads a stranger's bytes may use; it is killed or fails beyond (setrlimit(2))."""
+
+    cpu: int = 60  # seconds
+    memory: int = 1 << 30  # bytes of its own memory, what it maps of files aside (RLIMIT_DATA)
+    file: int = 1 << 30  # bytes of one file that it writes
+
+
 class Output(NamedTuple):
     """What one command left: exit status (negative: killed by that signal) and its two streams."""
 
@@ -89,15 +97,14 @@ def executable() -> str:
 
     Raises ``Refused`` when there is none.
     """
-    import shutil  # with all its archive formats, and on the path of commands that start no Git
-
     mine = [part for part in os.environ.get("PATH", "").split(":") if part.startswith("/")]
-    found = shutil.which("git", path=":".join([*mine, SYSTEM_PATH]))
-    if not found:
-        raise Refused(
-            "Git cannot be started", "no program named git is installed", "apt-get install git", code="no-git"
-        )
-    return found
+    for folder in (*mine, *SYSTEM_PATH.split(":")):  # shutil brings all its archive formats along
+        path = os.path.join(folder, "git")
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    raise Refused(
+        "Git cannot be started", "no program named git is installed", "apt-get install git", code="no-git"
+    )
 
 
 class Git:
@@ -170,14 +177,20 @@ class Git:
         stdin: int | None = None,
         stdout: int | None = None,
         timeout: float = TIMEOUT,
+        bounds: Bounds | None = None,
     ) -> Output:
-        """Run a command to its end, whatever its exit status. ``ClocheError`` when it takes too long."""
+        """Run a command to its end, whatever its exit status. ``ClocheError`` when it takes too long.
+
+        ``bounds`` hold from before the command can have read any of ``input``.
+        """
         import subprocess
 
         if stdin is None and not input:
             stdin = subprocess.DEVNULL
         with self.start(*args, stdin=stdin, stdout=stdout) as process:
             try:
+                if bounds is not None:
+                    _bind(process.pid, bounds)
                 out, err = process.communicate(input or None, timeout=timeout)
             except subprocess.TimeoutExpired as error:
                 process.kill()
@@ -211,6 +224,18 @@ class Git:
     def line(self, *args: Argument) -> str:
         """The first line that a command printed, as text; failures raise ``ClocheError``."""
         return os.fsdecode(self.run(*args).split(b"\n", 1)[0])
+
+
+def _bind(pid: int, bounds: Bounds) -> None:
+    import resource
+
+    for what, most in (
+        (resource.RLIMIT_CPU, bounds.cpu),
+        (resource.RLIMIT_DATA, bounds.memory),
+        (resource.RLIMIT_FSIZE, bounds.file),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.prlimit(pid, what, (most, most))
 
 
 def printable(args: Iterable[Argument]) -> str:

@@ -116,6 +116,9 @@ def info(snapshot: dict[str, Any]) -> SnapshotInfo:
 
 def propose(paths: BoxPaths) -> SnapshotInfo:
     """Freeze what the box holds; see ``Engine.propose``."""
+    from backends.verbs import commits
+
+    gathered = commits.gather(paths)  # before the files are read: what its Git did then counts as well
     with passage.holding(paths, "propose", end_idle=True) as held:
         require(paths.name, held.manifest.state, "propose")
         taken = _snapshot(paths, held.manifest)
@@ -128,6 +131,7 @@ def propose(paths: BoxPaths) -> SnapshotInfo:
             "skipped": [[_text(path), why] for path, why in taken.skipped],
             "findings": [[one.kind, _text(one.path), one.text] for one in taken.findings],
             "unlisted": taken.unlisted,
+            "commits": commits.take(paths, held.manifest, gathered, taken.tree),
         }
         held.record("proposal", {"snapshot": snapshot, "ignored": taken.ignored, "reader": taken.confined})
         held.move(PROPOSED, "proposed", snapshot=snapshot)
@@ -181,6 +185,7 @@ def checks(paths: BoxPaths, snapshot: dict[str, Any], tree: str = "") -> tuple[C
 def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
     """All that the gate screen, the report and the receipt show of one proposal."""
     from backends.trees import source as sources
+    from backends.verbs import commits
 
     manifest = load(paths)
     snapshot = snapshot_of(paths, manifest, "review")
@@ -201,6 +206,7 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
         digest.sessions(live=False),
         manifest.base_ref,
         tip,
+        commits=commits.shown(paths, manifest, snapshot),
     )
 
 

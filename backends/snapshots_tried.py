@@ -34,5 +34,5 @@ class Trial(NamedTuple):
 class Ignored(NamedTuple):
     """What lay in a frozen tree and is no part of the proposal, because ignore rules name it."""
 
-    count: int  # files, and folders as one each
+    total: int  # files, and folders as one each
     names: tuple[bytes, ...]  # the first of them; a folder ends in a slash

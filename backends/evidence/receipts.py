@@ -14,9 +14,9 @@ from typing import NamedTuple
 from backends.evidence.journal import Anchor
 from backends.snapshots import (
     NOT_RUN,
+    RAN,
     CheckRow,
     JournalRecord,
-    ReviewProgress,
     ReviewView,
     SessionRow,
     Tally,
@@ -155,7 +155,8 @@ def export_receipt(
             "generations": [dict(generation) for generation in done.generations],
         },
         "applied": [dict(one) for one in done.applied],
-        "decided": decided(review.progress),
+        "decided": decided(review),
+        "tried": [one._asdict() for one in review.tried],
         "journal": anchor._asdict(),
         "artefacts": {name: dict(facts) for name, facts in artefacts.items()},
         "changes": [
@@ -173,15 +174,21 @@ def export_receipt(
     }  # fmt: skip
 
 
-def decided(progress: ReviewProgress | None) -> dict[str, object] | None:
+def decided(review: ReviewView) -> dict[str, object] | None:
     """What was decided about the proposal, ``None`` for nothing; what it means for an apply."""
+    progress = review.progress
     if progress is None or not progress.accepted + progress.rejected:
         return None
     left = progress.rejected + progress.undecided
     return {
         "accepted": progress.accepted, "rejected": progress.rejected, "undecided": progress.undecided,
-        "digest": progress.digest, "combination": NOT_RUN if progress.accepted and left else "",
+        "digest": progress.digest, "combination": _combination(review) if progress.accepted and left else "",
     }  # fmt: skip
+
+
+def _combination(review: ReviewView) -> str:
+    last = next((one for one in reversed(review.tried) if one.fits and not one.onto), None)
+    return NOT_RUN if last is None else f"{RAN}, exit {last.exit}"
 
 
 def check_value(check: CheckRow) -> dict[str, object]:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, Refused
 from backends.evidence.journal import Journal
-from backends.gate import branches, configuration, merging, moving, wording, worktree
+from backends.gate import branches, configuration, merging, moving, tried, wording, worktree
 from backends.gate.checks import require, require_acknowledged, run_checks, standing
-from backends.snapshots import NOT_RUN, ApplyOutcome, ApplyPlan, CheckRow, SnapshotInfo
+from backends.snapshots import ApplyOutcome, ApplyPlan, CheckRow, SnapshotInfo, Trial
 from backends.trees import source as sources
 from backends.trees.git import Git
 from backends.trees.values import Source
@@ -46,6 +46,7 @@ class Request(NamedTuple):
     total: int = 0  # lines and parts of all of it
     onto: str = ""  # a branch to make at the base, instead of ``branch``
     message: str = ""
+    tried: Sequence[Trial] = ()  # of this snapshot
     acknowledged: Container[str] = frozenset()  # keys of warnings that somebody took upon themselves
 
 
@@ -87,8 +88,8 @@ def apply(
     }  # fmt: skip
     if part is not None:
         facts |= {
-            "accepted": part.accepted, "left": part.left, "combination": NOT_RUN, "decisions": part.decisions,
-            "part": part.tree,
+            "accepted": part.accepted, "left": part.left, "combination": now.combination,
+            "decisions": part.decisions, "part": part.tree,
         }  # fmt: skip
     start = now.old or snapshot.base
     place = None if now.new_branch else worktree.checkout_of(source, now.branch)
@@ -174,6 +175,7 @@ def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Reque
             request.policy_digest,
             request.who if request.scripted else "",
             (part.accepted, total) if part is not None else None,
+            tried.combination(tree, request.tried),
         ),
         request.message,
     )
@@ -213,7 +215,7 @@ def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Reque
         part is not None,
         part.accepted if part is not None else total,
         part.left if part is not None else 0,
-        NOT_RUN if part is not None else "",
+        tried.combination(result.tree, request.tried) if part is not None else "",
         rows,
         said.trailers,
         f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>",

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from backends.evidence.journal import Anchor
 from backends.evidence.receipts import Activity, TrafficRow, decided
 from backends.evidence.visible import visible
-from backends.snapshots import NOT_RUN, CheckRow, FileChange, ReviewView, SessionRow
+from backends.snapshots import CheckRow, FileChange, ReviewView, SessionRow, Trial
 
 # The tree without entries, by the hash that names it (gitrepository-layout(5), extensions.objectFormat).
 EMPTY_TREES = {
@@ -35,6 +35,7 @@ def render(
         _changes(review),
         _checks(review.checks),
         _decided(review),
+        _tried(review),
         _applied(done),
         _ran(review.sessions, done),
         _went(done.traffic),
@@ -128,7 +129,7 @@ def _checks(checks: tuple[CheckRow, ...]) -> str:
 
 def _decided(review: ReviewView) -> str:
     """Only where anything was decided: without decisions all is applied."""
-    done = decided(review.progress)
+    done = decided(review)
     if done is None:
         return ""
     said = (
@@ -137,10 +138,31 @@ def _decided(review: ReviewView) -> str:
     )
     if done["combination"]:
         said += (
-            f"\nOnly what is accepted is applied by `cloche apply`: {NOT_RUN}. What ran in the box had the "
-            "rest beside it.\n"
+            f"\nOnly what is accepted is applied by `cloche apply`: {done['combination']}. What ran in the "
+            "box had the rest beside it.\n"
         )
     return said
+
+
+def _tried(review: ReviewView) -> str:
+    """What ran on the accepted part, each time in a fresh box; only where anything was tried."""
+    if not review.tried:
+        return ""
+    said = (
+        f"## What was tried\n\n{_many(len(review.tried), 'command')} on what was accepted, each in a fresh "
+        "box under the same policy:\n\n"
+    )
+    return said + fenced(_trial(one) for one in review.tried)
+
+
+def _trial(one: Trial) -> str:
+    where = f"merged onto {one.onto[:12]}" if one.onto else "on its base"
+    what = "all of it" if one.whole else "the accepted part"
+    fits = "" if one.fits else ", not what is accepted now"
+    return (
+        f"{' '.join(one.argv)}  (exit {one.exit}, {one.wall:.1f} s, {_many(one.denied, 'refusal')}; {what} "
+        f"{where}: tree {one.tree}{fits}; by {one.who})"
+    )
 
 
 def _applied(done: Activity) -> str:
@@ -212,6 +234,10 @@ def _unseen(review: ReviewView, done: Activity) -> str:
     rows = [f"{missing.kind}: {missing.reason}" for missing in review.tally.not_observed]
     rows += [f"lost: {count} {what}" for what, count in done.lost]
     rows += [f"left out of the proposal: {_name(path)}: {why}" for path, why in review.diff.skipped]
+    rows += [f"ignored, so left out of the proposal: {_name(path)}" for path in review.ignored.names]
+    if review.ignored.total > len(review.ignored.names):
+        more = review.ignored.total - len(review.ignored.names)
+        rows.append(f"ignored, so left out of the proposal: {more} more")
     if review.row.unconfined:
         rows.append(
             "everything outside the tree: this tier confines nothing, and the journal is within reach"

@@ -25,6 +25,7 @@ class Facts(NamedTuple):
     policy: str = ""  # digest
     script: str = ""  # who applied, where that is a script
     part: tuple[int, int] | None = None  # accepted and all, where a part is taken
+    combination: str = NOT_RUN  # whether that part was ever run as such
 
 
 class Messages(NamedTuple):
@@ -45,7 +46,7 @@ def messages(facts: Facts, given: str = "") -> Messages:
         trailers.append(f"Cloche-Policy: {facts.policy}")
     if facts.part is not None:
         accepted, everything = facts.part
-        trailers.append(f"Cloche-Partial: {accepted} of {everything} lines and parts; {NOT_RUN}")
+        trailers.append(f"Cloche-Partial: {accepted} of {everything} lines and parts; {facts.combination}")
     if facts.script:
         trailers.append(f"Cloche-Applied-By-Script: {visible(facts.script)}")
     what = "part of the work" if facts.part is not None else "the work"

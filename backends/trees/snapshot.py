@@ -61,6 +61,7 @@ def snapshot(
         ignored=report["ignored"],
         unlisted=report["unlisted"],
         read=report["read"],
+        ignored_names=tuple(_path(path) for path in report["ignored_names"]),
         confined=report["confined"],
     )
 

@@ -57,3 +57,4 @@ class TreeSnapshot(NamedTuple):
     unlisted: int  # skipped paths and findings beyond the number that is kept
     read: int  # bytes read, for figures
     confined: str  # what bound the process that read the tree
+    ignored_names: tuple[bytes, ...] = ()  # the first of what is ignored; a folder ends in a slash

@@ -24,6 +24,7 @@ CHUNK = 1 << 20
 WHOLE = 16 << 20  # bytes; larger files are streamed, and must not shrink meanwhile
 RULES_SHARE = 6  # the rules of .gitignore files get one part in so many of the walk's time
 KEPT = 1000  # skipped paths and findings that are kept by name; further ones are counted
+IGNORED_NAMES, IGNORED_BYTES = 100, 8192  # names of what rules ignore that are kept; further ones are counted
 
 KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -62,6 +63,8 @@ class Walk:
         self.findings: list[tuple[str, bytes, str]] = []
         self.unlisted = 0
         self.ignored = 0
+        self.ignored_names: list[bytes] = []
+        self.ignored_room = IGNORED_BYTES
         self.entries = 0
         self.read = 0
         self.device = 0
@@ -74,6 +77,13 @@ class Walk:
 
     def skip(self, path: bytes, why: str) -> None:
         if len(self.skipped) < KEPT:
+    def leave_out(self, path: bytes, is_folder: bool) -> None:
+        """Rules ignore ``path``: it is counted, and named while there is room."""
+        self.ignored += 1
+        if len(self.ignored_names) < IGNORED_NAMES and self.ignored_room >= len(path):
+            self.ignored_room -= len(path)
+            self.ignored_names.append(path + b"/" if is_folder else path)
+
             self.skipped.append((path, why))
         else:
             self.unlisted += 1
@@ -181,7 +191,7 @@ class Walk:
         base = self.tracked.get(path)
         if base is None and (ignored or rules.levels) and (ignored or self.ignores(rules, path, is_folder)):
             if not is_folder or not self.holds_tracked(path):
-                self.ignored += 1
+                self.leave_out(path, is_folder)
                 return
             ignored = True
         if is_folder:

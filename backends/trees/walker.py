@@ -79,6 +79,7 @@ def main(job: dict[str, Any]) -> int:
         findings=[[kind, text(path), words] for kind, path, words in walk.findings],
         ignored=walk.ignored,
         unlisted=walk.unlisted,
+        ignored_names=[text(path) for path in walk.ignored_names],
         read=walk.read,
     )
     return finish(job, report)

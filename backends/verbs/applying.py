@@ -148,6 +148,7 @@ def _request(held: Held, *, part: bool, **how: Unpack[Applying]) -> tuple[Source
             f"review it again: cloche diff {paths.name}",
             code="other-snapshot",
         )
+    from backends.gate import tried
     from backends.verbs import reviewing
 
     accepted = reviewing.accepted(paths, snapshot)
@@ -173,6 +174,7 @@ def _request(held: Held, *, part: bool, **how: Unpack[Applying]) -> tuple[Source
         total=accepted.total,
         onto=how.get("onto", ""),
         message=how.get("message", ""),
+        tried=tried.read(paths.journal, snapshot.id),
         acknowledged=accepted.acknowledged,
     )
     return place, snapshot, request

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from backends.boxes.layout import BoxPaths
-from backends.verbs.values import Applying
+from backends.verbs.values import Applying, SessionHandle, Streams
 
 if TYPE_CHECKING:
     from backends.snapshots import (
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 class Gates(ABC):
+    from backends.verbs.trying import TrialOutcome
     """What :class:`backends.engine.Engine` is by this."""
 
     cwd: Path
@@ -108,11 +110,21 @@ class Gates(ABC):
 
         return applying.apply(self.find(ref), part=part, seen=seen, **how)
 
-    def unapply(self, ref: str, *, as_name: str | None = None) -> UnapplyOutcome:
+    def plan_unapply(self, ref: str) -> UnapplyPlan:
+        """What ``unapply`` would bring back. Errors are its own, but for a checkout that is not clean, which
+        is looked at only then."""
+        from backends.verbs import unapplying
+
+        return unapplying.preview(self.find(ref))
+
+    def unapply(
+        self, ref: str, *, as_name: str | None = None, seen: UnapplyPlan | None = None
+    ) -> UnapplyOutcome:
         """Bring the branch back to where it was before the last apply, as long as it is where that left it.
 
         The box is proposed again, or after a part idle with its base of before. ``Busy`` when the branch
-        moved on or its checkout is not clean: nothing is changed then.
+        moved on or its checkout is not clean: nothing is changed then. ``seen`` is the plan that was agreed
+        to: ``Busy`` (code "plan-moved") when it is another one by now.
         """
         from backends.verbs import applying
 
@@ -129,3 +141,36 @@ class Gates(ABC):
         from backends.verbs import proposal
 
         proposal.reopen(self.find(ref))
+    def try_accepted(
+        self,
+        ref: str,
+        argv: Sequence[str],
+        *,
+        onto_tip: bool = False,
+        keep: bool = False,
+        as_name: str | None = None,
+        streams: Streams = Streams(),  # noqa: B008 (a frozen value)
+        on_session: Callable[[SessionHandle], None] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> TrialOutcome:
+        """Run a command on what is accepted of the proposal, all of it where nothing was decided.
+
+        In a fresh box of the same policy, which is removed when the command ended unless ``keep`` is given.
+        With ``onto_tip`` that is first merged onto where the branch is now: ``Busy`` when the two conflict.
+        How it ended is journalled in the reviewed box (kind "tried") and shown by ``review``. Nothing enters
+        the source repository. ``streams``, ``on_session`` and ``env`` as for ``run``; ``as_name`` as for
+        ``apply``. ``Refused`` for a caller inside a box, a box that is not proposed, and tier workspace.
+        """
+        from backends.verbs import trying
+
+        return trying.try_accepted(
+            self.find(ref),
+            argv,
+            onto_tip=onto_tip,
+            keep=keep,
+            as_name=as_name,
+            streams=streams,
+            on_session=on_session,
+            env=env,
+        )
+

@@ -14,7 +14,7 @@ from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import ABORTED, APPLIED, IDLE, PROPOSED, require
 from backends.boxes.manifest import Manifest, load
 from backends.errors import Refused
-from backends.snapshots import BoxRow, CheckRow, Diff, DiffStat, ReviewView, SnapshotInfo
+from backends.snapshots import BoxRow, CheckRow, Diff, DiffStat, Ignored, ReviewView, SnapshotInfo
 from backends.trees import diff as diffs
 from backends.trees import quarantine
 from backends.trees import snapshot as snapshots
@@ -135,6 +135,7 @@ def propose(paths: BoxPaths) -> SnapshotInfo:
         }
         held.record("proposal", {"snapshot": snapshot, "ignored": taken.ignored, "reader": taken.confined})
         held.move(PROPOSED, "proposed", snapshot=snapshot)
+            "ignored": [taken.ignored, [_text(path) for path in taken.ignored_names]],
         anchor(paths, held.manifest)
         return info(snapshot)
 
@@ -209,9 +210,15 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
         commits=commits.shown(paths, manifest, snapshot),
     )
 
+        ignored=_ignored(snapshot),
 
 def reopen(paths: BoxPaths) -> None:
     """Take the proposal back; what the box holds stays as it is."""
     with passage.holding(paths, "reopen") as held:
+def _ignored(snapshot: dict[str, Any]) -> Ignored:
+    total, names = snapshot.get("ignored", (0, ()))
+    return Ignored(total, tuple(_bytes(name) for name in names))
+
+
         require(paths.name, held.manifest.state, "reopen")
         held.move(IDLE, "reopened", snapshot=None)

@@ -137,7 +137,9 @@ def remove_many(
 
 
 def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
-    """Remove finished boxes and what a killed ``new`` or ``rm`` left; boxes in any other state stay."""
+    """Remove finished boxes and what a killed ``new``, ``try`` or ``rm`` left; other boxes stay."""
+    from backends.verbs import trial_box
+
     done: list[RemovalOutcome] = []
     for paths in list(store.folders(repository_key)):
         if not paths.manifest.exists():
@@ -154,6 +156,8 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
     for parent in [root / repository_key] if repository_key else sorted(root.glob("*")):
         for left in sorted(parent.glob(f"{REMOVING}*")):
             done.append(_outcome(f"{parent.name}/{left.name}", delete, left, "was half removed; removed"))
+        elif trial_box.abandoned(paths):
+            done.append(_outcome(paths.key, lambda p: remove(p, True), paths, "was a try that was killed"))
     from backends.keeper import start
 
     start.sweep()  # not worth a row: three files, of which two are empty

@@ -17,7 +17,7 @@ from backends.boxes.lifecycle import PROPOSED
 from backends.boxes.manifest import load as load_manifest
 from backends.errors import Refused
 from backends.evidence.journal import Journal
-from backends.gate import decisions
+from backends.gate import decisions, tried
 from backends.gate.apply import Part
 from backends.gate.decisions import Compared, Review, Stamp
 from backends.gate.decisions_file import digest
@@ -45,6 +45,7 @@ from backends.snapshots import (
     ReviewProgress,
     ReviewView,
     SnapshotInfo,
+    Trial,
 )
 from backends.trees import diff as diffs
 from backends.trees import quarantine
@@ -329,7 +330,22 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
     patch = read(view.diff, view.snapshot.base_tree)
     found, _ = decisions.load(paths, patch, view.snapshot)
     since = moved(quarantine.git(paths), found.since, view.diff.changes)
-    return view._replace(progress=progress(patch, found, since))
+    said, trials = _tried(paths, view, select(patch, found.history.now))
+    return view._replace(progress=progress(patch, found, since), combination=said, tried=trials)
+
+
+def _tried(paths: BoxPaths, view: ReviewView, selection: Selection) -> tuple[str, tuple[Trial, ...]]:
+    """Whether what is accepted ever ran as such, and every try, marked where it fits what is accepted now."""
+    trials = tried.read(paths.journal, view.snapshot.id)
+    if not selection.chosen or selection.whole:
+        taken, said = view.snapshot.id, "whole"
+    elif trials and not selection.blocked:
+        taken = compose_tree(quarantine.git(paths), selection)
+        said = "ran" if tried.latest(taken, trials) else "not-run"
+    else:
+        taken, said = "", "not-run"
+    marked = (one._replace(fits=one.taken == taken and one.onto in ("", view.branch_tip)) for one in trials)
+    return said, tuple(marked)
 
 
 class Accepted(NamedTuple):
@@ -340,11 +356,11 @@ class Accepted(NamedTuple):
     acknowledged: frozenset[str]  # keys of warnings
 
 
-def accepted(paths: BoxPaths, snapshot: SnapshotInfo) -> Accepted:
+def accepted(paths: BoxPaths, snapshot: SnapshotInfo, *, done: str = "applied") -> Accepted:
     """What was accepted: all where nothing was decided, else what was accepted; what is open is not taken.
 
     ``Refused`` when decisions were made and nothing is accepted, and when something that is accepted cannot
-    be had without something that is not.
+    be had without something that is not. ``done`` says what was not done then.
     """
     patch = read(diffs.diff(paths, snapshot.base, snapshot.base_tree, snapshot.id), snapshot.base_tree)
     total = sum(file.all.total for file in patch.files)
@@ -359,7 +375,7 @@ def accepted(paths: BoxPaths, snapshot: SnapshotInfo) -> Accepted:
             f"{one.path.decode('utf-8', 'surrogateescape')}: {_why(one)}" for one in selection.blocked[:5]
         )
         raise Refused(
-            f"box {paths.name} was not applied",
+            f"box {paths.name} was not {done}",
             f"what is accepted cannot be had alone: {said}",
             f"accept that as well, or undecide what needs it: cloche review {paths.name}",
             code="blocked-parts",
@@ -368,7 +384,7 @@ def accepted(paths: BoxPaths, snapshot: SnapshotInfo) -> Accepted:
     tree = compose_tree(git, selection)
     if tree == snapshot.base_tree:
         raise Refused(
-            f"box {paths.name} was not applied",
+            f"box {paths.name} was not {done}",
             "the review made decisions and accepts nothing",
             f"accept what you want: cloche accept {paths.name} PATH; all of it: "
             f"cloche accept {paths.name} --all",

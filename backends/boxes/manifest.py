@@ -45,6 +45,7 @@ class Manifest(NamedTuple):
     journal: dict[str, Any] | None = None  # count, head: the anchor outside the journal (rule S19)
     commit: str = ""  # the commit that apply made
     lower_tree: str = ""  # tree under an overlay's changes, where that is not ``base_tree``
+    request: dict[str, Any] | None = None  # what was asked of the last proposal, until the next one
     pending: dict[str, Any] | None = None  # another base that is being given (backends.verbs.rebasing)
 
     @property

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 QUIET = 0.1  # seconds between two notices of the same kind to one subscriber
 DEFAULT_OUTPUT = 65536
+MOST_TYPED = 8192  # bytes
 TRAFFIC_PAUSE = 10.0  # seconds between two records of what one box's connections carried, while it is busy
 
 Handler = Callable[[Client, Fields, list[int]], dict[str, Any] | None]
@@ -48,6 +49,7 @@ class Requests:
             "shell": (self._shell, 1),
             "attach": (self._attach, 1),
             "resize": (self._resize, 0),
+            "type": (self._type, 0),
             "signal": (self._signal, 0),
             "sessions": (self._sessions, 0),
             "processes": (self._processes, 0),
@@ -278,6 +280,35 @@ class Requests:
         session = self._keeper.sessions.get(fields.value("session"))
         if session.terminal is not None:
             session.terminal.resize(*fields.size())
+        return {}
+
+    def _type(self, _client: Client, fields: Fields, _fds: list[int]) -> dict[str, Any]:
+        """Type into a session's terminal beside whoever looks at it; its window stays as it is."""
+        session = self._keeper.sessions.get(fields.value("session"))
+        if session.terminal is None or not session.live:
+            why = "it has ended" if session.pty else "it was started without a terminal"
+            raise UsageError(
+                f"nothing can be typed to session {session.id}", why, "cloche ps", code="no-terminal"
+            )
+        try:
+            data = binascii.a2b_base64(fields.text("data", ""))
+        except binascii.Error:
+            data = b""
+        if not 0 < len(data) <= MOST_TYPED:
+            raise UsageError(
+                "nothing was typed",
+                f"1 to {MOST_TYPED} bytes can be typed at once",
+                "this is a fault of the client",
+                code="bad-request",
+            )
+        if session.terminal.typing_waits:
+            raise Busy(
+                f"nothing was typed to session {session.id}",
+                "it has not read what was typed before",
+                "look at it: cloche attach",
+                code="not-reading",
+            )
+        session.terminal.type(data)
         return {}
 
     def _signal(self, _client: Client, fields: Fields, _fds: list[int]) -> dict[str, Any]:

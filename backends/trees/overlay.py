@@ -21,6 +21,7 @@ def prepare(
     *,
     history: str = "full",
     owner: tuple[int, int] | None = None,
+    apart: str = "",
 ) -> None:
     """Make quarantine, layer, upper folder and private repository, as ``backends.trees.provider.prepare``."""
     git = source.git(origin)
@@ -35,6 +36,8 @@ def prepare(
     except BaseException:
         packs.abandon(building)
         raise
-    repo.make_private(paths, base, objects, None, history=history, shallow=shallow(origin), owner=owner)
+    repo.make_private(
+        paths, base, objects, None, history=history, shallow=shallow(origin), owner=owner, apart=apart
+    )
     if owner:
         os.chown(paths.upper, *owner)

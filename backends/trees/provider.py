@@ -26,10 +26,11 @@ def prepare(
 ) -> None:
     """Make quarantine, tree and private repository of a confined box; the box's root exists already.
 
+    apart: str = "",
     ``origin`` is the source repository, ``history`` as in :class:`backends.policy.model.Policy`. ``owner``
     (uid, gid): who the box's processes run as, where that is not the caller. Tree and repository are given
     to it and need no other ``chown``, which would change every file's change time, so that the first
-    snapshot would read them all.
+    snapshot would read them all. ``apart`` names what lies at the top and is no part of the work.
     """
     git = source.git(origin)
     quarantine.init(paths, git.objects, source.object_format(base.commit))
@@ -43,8 +44,15 @@ def prepare(
         packs.abandon(building)
         raise
     repo.make_private(
-        paths, base, objects, written, history=history, shallow=shallow(origin), owner=owner
-    )  # fmt: skip
+        paths,
+        base,
+        objects,
+        written,
+        history=history,
+        shallow=shallow(origin),
+        owner=owner,
+        apart=apart,
+    )
     if owner:
         os.chown(paths.tree, *owner)
     remember(paths, written)

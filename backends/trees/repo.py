@@ -53,13 +53,15 @@ def make_private(
     owner: tuple[int, int] | None = None,
 ) -> None:
     """Make the box's repository: HEAD on ``cloche/<box>`` at the base, index ready for the files ``written``.
+    apart: str = "",
 
     With ``written`` None the index is the shared one of a layer (``layers.Layer.gitdir``), over which the
     repository is mounted.
 
     ``objects`` is the folder from :mod:`backends.trees.packs`. With ``history`` "none" the base's tree is a
     root commit of its own. ``shallow`` is the source's file of that name, when its history is cut.
-    ``owner`` (uid, gid) receives the repository.
+    ``owner`` (uid, gid) receives the repository. ``apart`` is a name at the top that Git is told to ignore,
+    so that the box's own ``git add --all`` leaves it out as a snapshot does.
     """
     hash_name = object_format(base.commit)
     root = paths.repo
@@ -68,6 +70,8 @@ def make_private(
     (root / "info").mkdir()
     if shallow:
         (root / "shallow").write_bytes(shallow)
+    if apart:
+        (root / "info" / "exclude").write_text(f"/{apart}\n")
     commit = base.commit if history == "full" else _root_commit(Git(root), base)
     references = {branch(paths.name): commit}
     if base.ref and not (base.ref + "/").startswith(("refs/heads/cloche/", branch(paths.name) + "/")):

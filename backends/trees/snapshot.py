@@ -37,10 +37,12 @@ def snapshot(
     lower: str = "",
     limits: Limits | None = None,
     confine: bool = True,
+    apart: str = "",
 ) -> TreeSnapshot:
     """Read the tree of a box and return it as a tree object of its quarantine, compared with ``base_tree``.
 
     ``lower`` is the tree over which an overlay lays the box's changes, where that is not ``base_tree``.
+    ``apart`` names what lies at the top and is left out unless ``base_tree`` has it, as an ignored file is.
     What stands out in the tree, and in the box's own repository (:mod:`backends.trees.findings`), is told.
 
     ``Refused`` when a limit is met or the tree cannot be read whole, naming the path. ``confine=False``
@@ -49,7 +51,7 @@ def snapshot(
     limits = limits or Limits()
     with quarantine.locked(paths):
         read_over = lower if lower and layers.used(paths) else base_tree
-        tree, report = _read(paths, read_over, base_tree, limits, confine)
+        tree, report = _read(paths, read_over, base_tree, limits, confine, apart)
     found = [Finding(kind, _path(path), words) for kind, path, words in report["findings"]]
     if not report["confined"]:
         found.append(Finding("reader", b".", UNCONFINED_READER))
@@ -110,7 +112,7 @@ def _path(text: str) -> bytes:
 
 
 def _read(
-    paths: BoxPaths, base_tree: str, tracked: str, limits: Limits, confine: bool
+    paths: BoxPaths, base_tree: str, tracked: str, limits: Limits, confine: bool, apart: str
 ) -> tuple[str, dict[str, Any]]:
     """The tree's id and the walker's report. What is in the tree ``tracked`` is carried, ignored or not."""
     cache = paths.quarantine / quarantine.STAT_CACHE
@@ -145,6 +147,7 @@ def _read(
             "hash": "sha256" if len(base_tree) == 64 else "sha1",
             "limits": limits._asdict(),
             "confine": confine,
+            "apart": apart,
         }
         try:
             report, answer = _run(paths, job, limits.seconds + GRACE)

@@ -68,6 +68,8 @@ class Walk:
         self.entries = 0
         self.read = 0
         self.device = 0
+        self.apart = b""
+        """What lies at the root under this name and is not tracked is left out, whatever rules say of it."""
 
     def holds_tracked(self, folder: bytes) -> bool:
         """Whether the base has anything below ``folder``."""
@@ -189,6 +191,9 @@ class Walk:
     ) -> None:
         is_folder = stat.S_ISDIR(status.st_mode)
         base = self.tracked.get(path)
+        if path == self.apart and base is None and not (is_folder and self.holds_tracked(path)):
+            self.ignored += 1
+            return
         if base is None and (ignored or rules.levels) and (ignored or self.ignores(rules, path, is_folder)):
             if not is_folder or not self.holds_tracked(path):
                 self.leave_out(path, is_folder)

@@ -64,6 +64,7 @@ def main(job: dict[str, Any]) -> int:
         else:
             out = Import.of_all(stream, job["hash"], tracked)
             walk = WholeWalk(job["limits"], tracked, cache, out)
+        walk.apart = os.fsencode(job["apart"])
         try:
             walk.root(job["tree"])
             out.commit(job["base_tree"])

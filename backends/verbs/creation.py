@@ -122,7 +122,8 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
             if not detached:
                 sources.keep(place, paths.name, base)
             steps.done("reference", lambda: removal.release_base(manifest))
-            files.make(paths, manifest, place, base, settled.policy.history)
+            policy = settled.policy
+            files.make(paths, manifest, place, base, policy.history, policy.review.file)
             steps.done("files", lambda: removal.release_worktree(paths, manifest))
             commit(paths, manifest, steps)
     return paths

@@ -10,7 +10,9 @@ from backends.trees import choice, provider
 from backends.trees.values import Base, Source
 
 
-def make(paths: BoxPaths, manifest: Manifest, place: Source, base: Base, history: str) -> None:
+def make(
+    paths: BoxPaths, manifest: Manifest, place: Source, base: Base, history: str, apart: str = ""
+) -> None:
     """Make the folders of the box, its repository and its files, for the uid that it will run as."""
     for folder in (paths.receipts, paths.mount, paths.tmp, paths.home):
         folder.mkdir(mode=0o700)
@@ -23,6 +25,6 @@ def make(paths: BoxPaths, manifest: Manifest, place: Source, base: Base, history
     elif manifest.tree_provider == choice.OVERLAY:
         from backends.trees import overlay
 
-        overlay.prepare(paths, place, base, history=history, owner=given)
+        overlay.prepare(paths, place, base, history=history, owner=given, apart=apart)
     else:
-        provider.prepare(paths, place, base, history=history, owner=given)
+        provider.prepare(paths, place, base, history=history, owner=given, apart=apart)

@@ -60,12 +60,15 @@ def frozen(paths: BoxPaths) -> Iterator[None]:
 
 
 def _snapshot(paths: BoxPaths, manifest: Manifest, limits: Limits = EXACT) -> TreeSnapshot:
+    from backends.gate import feedback
+
     return snapshots.snapshot(
         paths,
         manifest.base_tree,
         lower=manifest.under,
         limits=limits,
         confine=manifest.tier != "workspace",
+        apart=feedback.name(paths),
     )
 
 
@@ -134,8 +137,7 @@ def propose(paths: BoxPaths) -> SnapshotInfo:
             "commits": commits.take(paths, held.manifest, gathered, taken.tree),
         }
         held.record("proposal", {"snapshot": snapshot, "ignored": taken.ignored, "reader": taken.confined})
-        held.move(PROPOSED, "proposed", snapshot=snapshot)
-            "ignored": [taken.ignored, [_text(path) for path in taken.ignored_names]],
+        held.move(PROPOSED, "proposed", snapshot=snapshot, request=None)
         anchor(paths, held.manifest)
         return info(snapshot)
 

@@ -251,14 +251,15 @@ def attach(paths: BoxPaths, session: int | None, rows: int, cols: int) -> Termin
     """Attach to a live pty session; see ``Engine.attach``."""
     keeper = keepers.connect(paths)
     try:
-        number = _newest(paths, keeper) if session is None else session
+        number = newest(paths, keeper) if session is None else session
     except BaseException:
         keeper.close()
         raise
     return _terminal(keeper, "attach", session=number, rows=rows, cols=cols)
 
 
-def _newest(paths: BoxPaths, keeper: KeeperClient) -> int:
+def newest(paths: BoxPaths, keeper: KeeperClient) -> int:
+    """The live session with a terminal that was started last; ``NoSuchBox`` when there is none."""
     found = [
         row["id"] for row in keeper.call("sessions")["sessions"] if row["pty"] and row["state"] == "running"
     ]

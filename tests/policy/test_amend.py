@@ -48,7 +48,7 @@ def changed(before: str, after: str) -> tuple[list[str], list[str]]:
         ("debug", "true", [], ["debug = true"]),
         ("fs.read", '/opt/x y"z', [], ["", "[profiles.agent.fs]", 'read = ["/opt/x y\\"z"]']),
         ("net.unix", "false", [], ["unix = false"]),
-        ("review.file", "TODO.md", [], ["", "[profiles.agent.review]", 'file = "TODO.md"']),
+        ("review.file", "NOTES.md", [], ["", "[profiles.agent.review]", 'file = "NOTES.md"']),
     ],
 )
 def test_one_line_changes_and_comments_stay(key: str, value: str, gone: list[str], new: list[str]) -> None:

@@ -39,32 +39,9 @@ def unapply(
 ) -> None:
     """Undo ``last`` and journal it. The caller holds the box's lock; ``intend`` runs before references move.
 
-    ``Busy`` when the branch is not at ``last.new`` any more, or its checkout is not clean; ``Refused`` when a
-    branch would go that is checked out. Nothing is changed then.
+    Errors are those of :func:`checkout`, and ``Busy`` when the files are not clean. Nothing is changed then.
     """
-    tip = sources.tip(source, last.branch)
-    if tip != last.new:
-        raise Busy(
-            f"the apply of box {paths.name} cannot be undone",
-            f"{last.branch} is {f'at {tip[:12]}' if tip else 'gone'}, and apply left it at {last.new[:12]}",
-            f"undo it in your repository: git revert {last.new[:12]}",
-            code="branch-moved",
-        )
-    if sources.git(source).call("symbolic-ref", "--quiet", last.branch).status == 0:
-        raise Refused(
-            f"the apply of box {paths.name} cannot be undone",
-            f"{last.branch} is a symbolic reference to another branch now",
-            "make it a branch of its own",
-            code="symbolic-branch",
-        )
-    place = worktree.checkout_of(source, last.branch)
-    if place is not None and not last.old:
-        raise Refused(
-            f"the apply of box {paths.name} cannot be undone",
-            f"it made {last.branch}, which is checked out in {place.work_tree}",
-            f"switch to another branch there, then: cloche unapply {paths.name}",
-            code="checked-out",
-        )
+    place = checkout(paths, source, last)
     settings = configuration.read(source)
     facts: dict[str, object] = {
         "branch": last.branch, "old": last.new, "new": last.old, "who": who, "scripted": scripted,
@@ -90,3 +67,35 @@ def unapply(
 
     moving.move(paths, source, place, last.new, last.start, settings, begin=begin, swap=swap)
     Journal(paths.journal).append("unapply", facts, sync=True)
+
+
+def checkout(paths: BoxPaths, source: Source, last: Last) -> worktree.Checkout | None:
+    """The checkout that is brought back with the branch, None when there is none.
+
+    ``Busy`` when the branch is not at ``last.new`` any more, ``Refused`` when a branch would go that is
+    checked out.
+    """
+    tip = sources.tip(source, last.branch)
+    if tip != last.new:
+        raise Busy(
+            f"the apply of box {paths.name} cannot be undone",
+            f"{last.branch} is {f'at {tip[:12]}' if tip else 'gone'}, and apply left it at {last.new[:12]}",
+            f"undo it in your repository: git revert {last.new[:12]}",
+            code="branch-moved",
+        )
+    if sources.git(source).call("symbolic-ref", "--quiet", last.branch).status == 0:
+        raise Refused(
+            f"the apply of box {paths.name} cannot be undone",
+            f"{last.branch} is a symbolic reference to another branch now",
+            "make it a branch of its own",
+            code="symbolic-branch",
+        )
+    place = worktree.checkout_of(source, last.branch)
+    if place is not None and not last.old:
+        raise Refused(
+            f"the apply of box {paths.name} cannot be undone",
+            f"it made {last.branch}, which is checked out in {place.work_tree}",
+            f"switch to another branch there, then: cloche unapply {paths.name}",
+            code="checked-out",
+        )
+    return place

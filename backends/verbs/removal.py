@@ -152,12 +152,12 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
             continue  # damaged: ls shows it, rm --force removes it
         if state in (APPLIED, ABORTED):
             done.append(_outcome(paths.key, lambda p: remove(p, False), paths, f"was {state}"))
+        elif trial_box.abandoned(paths):
+            done.append(_outcome(paths.key, lambda p: remove(p, True), paths, "was a try that was killed"))
     root = state_dir()
     for parent in [root / repository_key] if repository_key else sorted(root.glob("*")):
         for left in sorted(parent.glob(f"{REMOVING}*")):
             done.append(_outcome(f"{parent.name}/{left.name}", delete, left, "was half removed; removed"))
-        elif trial_box.abandoned(paths):
-            done.append(_outcome(paths.key, lambda p: remove(p, True), paths, "was a try that was killed"))
     from backends.keeper import start
 
     start.sweep()  # not worth a row: three files, of which two are empty

@@ -47,6 +47,10 @@ class UsageError(ClocheError):
     exit_code = EXIT_USAGE
 
 
+class BadRule(UsageError):
+    """A rule of ``net.egress`` that is malformed or that nothing could enforce. ``why`` names the rule."""
+
+
 class Refused(ClocheError):
     """A boundary, a check or a promise cannot be had, so the act does not happen (fail closed)."""
 

@@ -15,15 +15,11 @@ from typing import NamedTuple
 
 from backends.egress import hostnames, networks, suffixes
 from backends.egress.networks import Network
-from backends.errors import UsageError
+from backends.errors import BadRule as BadRule
 
 DEFAULT_PORT = 443
 RAW = "raw:"
 LONGEST = 512  # characters of what a person wrote; the longest rule with a point has 264
-
-
-class BadRule(UsageError):
-    """A rule that is malformed or that nothing could enforce. ``why`` names the rule."""
 
 
 class Rule(NamedTuple):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from backends.policy.destinations import dangers
 from backends.policy.model import Policy
 from backends.policy.paths import covers
 
@@ -135,6 +134,10 @@ def _network(policy: Policy, report: Report) -> Iterator[PolicyWarning]:
     if policy.net.mode == "host":
         text = "the box uses the host's network: every destination, and every service on the host's loopback"
         yield report("net.mode", "host", text)
+    if not policy.net.egress:
+        return
+    from backends.policy.destinations import dangers  # with all that names and addresses take
+
     for text in policy.net.egress:
         for warning in dangers(text):
             yield report("net.egress", text, warning)

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backends.boxes.layout import config_dir
-from backends.egress.rules import BadRule
-from backends.errors import UsageError
+from backends.errors import BadRule, UsageError
 from backends.policy import lines, schema, values
 
 BUILT_IN = Path(__file__).parent / "profiles"

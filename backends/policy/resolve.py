@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backends.boxes.layout import config_dir, state_dir
-from backends.egress.rules import BadRule
-from backends.errors import ClocheError, Refused, UsageError
+from backends.errors import BadRule, ClocheError, Refused, UsageError
 from backends.policy import files, fit, grants, schema
 from backends.policy.danger import PolicyWarning, warnings
 from backends.policy.files import ProfileFile, Stated

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-from backends.egress import rules
 from backends.policy.model import OWN_VARIABLES
 from backends.policy.schema import Key
 
@@ -104,6 +103,8 @@ def entry(key: Key, raw: object) -> str:
     if key.kind == "paths" or raw == "!*":
         return raw
     if key.kind == "hosts":
+        from backends.egress import rules  # most policies list no destination
+
         return mark + rules.parse(text).text
     name = text.removesuffix("*") if key.path == "env.pass" else text
     if name and not _VARIABLE.fullmatch(name):

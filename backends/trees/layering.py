@@ -7,7 +7,6 @@ files that are sealed; a thin layer costs what changed.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -15,7 +14,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from backends.boxes.layout import BoxPaths
 from backends.kernel import mounts
 from backends.trees import checkout, ignore, index, layers, seal
 from backends.trees.checkout import GITLINK, Row
@@ -31,25 +29,8 @@ FEW = 64  # changes that are always few
 THIN = 0.25  # largest part of a tree that may have changed for a thin layer
 
 
-def use(paths: BoxPaths, git: Git, tree: str, key: str) -> Layer:
-    """The layer of ``tree``, made if need be, written down as used by the box ``paths``.
-
-    ``git`` has the tree; ``key`` is the repository's, among whose layers a near one is looked for first.
-    ``Refused`` for a tree that cannot be checked out.
-    """
-    with layers.locked(fcntl.LOCK_SH):
-        layer = layers.find(tree)
-        if layer is None:
-            layer = _make(git, tree, key)
-        names = [layer.tree, *layer.below]
-        fresh = paths.layers.with_name(paths.layers.name + ".new")
-        fresh.write_text(json.dumps({"version": layers.VERSION, "layers": names}, indent=1) + "\n")
-        fresh.rename(paths.layers)
-        os.utime(layer.root)
-        return layer
-
-
-def _make(git: Git, tree: str, key: str) -> Layer:
+def make(git: Git, tree: str, key: str) -> Layer:
+    """The layer of ``tree``, made; for :func:`backends.trees.layers.use`, which holds the lock."""
     fresh = layers.root() / f"{layers.FRESH}{os.getpid()}-{os.urandom(4).hex()}"
     (fresh / "tree").mkdir(mode=0o755, parents=True)
     (fresh / "tree").chmod(0o755)

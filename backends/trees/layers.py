@@ -15,9 +15,12 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backends.boxes.layout import BoxPaths, cache_dir
+
+if TYPE_CHECKING:
+    from backends.trees.git import Git
 
 VERSION = 2
 BROKEN = ".broken-"  # prefix of a layer that is not as it was sealed
@@ -112,6 +115,26 @@ def stack(layer: Layer) -> tuple[Layer, ...]:
 
 
 # ---- who uses what
+
+
+def use(paths: BoxPaths, git: Git, tree: str, key: str) -> Layer:
+    """The layer of ``tree``, made if need be, written down as used by the box ``paths``.
+
+    ``git`` has the tree; ``key`` is the repository's, among whose layers a near one is looked for first.
+    ``Refused`` for a tree that cannot be checked out.
+    """
+    with locked(fcntl.LOCK_SH):
+        layer = find(tree)
+        if layer is None:
+            from backends.trees import layering  # what makes one, and most boxes need none made
+
+            layer = layering.make(git, tree, key)
+        names = [layer.tree, *layer.below]
+        fresh = paths.layers.with_name(paths.layers.name + ".new")
+        fresh.write_text(json.dumps({"version": VERSION, "layers": names}, indent=1) + "\n")
+        fresh.rename(paths.layers)
+        os.utime(layer.root)
+        return layer
 
 
 def used(paths: BoxPaths) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from backends.boxes.layout import BoxPaths
-from backends.trees import layering, packs, quarantine, repo, source
+from backends.trees import layers, packs, quarantine, repo, source
 from backends.trees.provider import make_mount_point, shallow
 from backends.trees.values import Base, Source
 
@@ -31,7 +31,7 @@ def prepare(
         for folder in (paths.tree, paths.upper, paths.work):
             folder.mkdir(mode=0o700)
         make_mount_point(paths.upper)
-        layering.use(paths, git, base.tree, paths.repository_key)
+        layers.use(paths, git, base.tree, paths.repository_key)
         objects = packs.finish(building)
     except BaseException:
         packs.abandon(building)

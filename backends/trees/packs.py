@@ -8,7 +8,6 @@ same repository adds a pack with its difference only, and hard links to the pack
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -86,7 +85,7 @@ def finish(building: Building) -> Path:
     except OSError:
         if not (building.kept / "pack").is_dir():
             raise
-        shutil.rmtree(building.fresh)  # another cloche packed the same base meanwhile
+        _delete(building.fresh)  # another cloche packed the same base meanwhile
     return building.kept
 
 
@@ -96,7 +95,13 @@ def abandon(building: Building) -> None:
         if building.process.poll() is None:
             building.process.kill()
             building.process.communicate()
-        shutil.rmtree(building.fresh, ignore_errors=True)
+        _delete(building.fresh, ignore_errors=True)
+
+
+def _delete(folder: Path, *, ignore_errors: bool = False) -> None:
+    import shutil  # with all its archive formats, and few commands delete a pack
+
+    shutil.rmtree(folder, ignore_errors=ignore_errors)
 
 
 def _ancestor(source: Git, group: Path, commit: str) -> Path | None:
@@ -119,6 +124,6 @@ def prune(used: set[Path], *, age: float = 3600.0) -> int:
     latest = time.time() - age
     for folder in root().glob("*/*"):
         if folder not in used and folder.stat().st_mtime <= latest:
-            shutil.rmtree(folder)
+            _delete(folder)
             removed += 1
     return removed

@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backends.boxes.layout import BoxPaths
-from backends.trees import inert, packs, quarantine, repo, source, statcache, worktree
-from backends.trees.checkout import Written, checkout
+from backends.trees import inert, packs, quarantine, repo, source
 from backends.trees.values import Base, Source
+
+if TYPE_CHECKING:
+    from backends.trees.checkout import Written
 
 
 def prepare(
@@ -23,15 +26,17 @@ def prepare(
     *,
     history: str = "full",
     owner: tuple[int, int] | None = None,
+    apart: str = "",
 ) -> None:
     """Make quarantine, tree and private repository of a confined box; the box's root exists already.
 
-    apart: str = "",
     ``origin`` is the source repository, ``history`` as in :class:`backends.policy.model.Policy`. ``owner``
     (uid, gid): who the box's processes run as, where that is not the caller. Tree and repository are given
     to it and need no other ``chown``, which would change every file's change time, so that the first
     snapshot would read them all. ``apart`` names what lies at the top and is no part of the work.
     """
+    from backends.trees.checkout import checkout
+
     git = source.git(origin)
     quarantine.init(paths, git.objects, source.object_format(base.commit))
     building = packs.begin(git, paths.repository_key, base, history)
@@ -69,12 +74,16 @@ def make_mount_point(tree: Path) -> None:
 
 def prepare_worktree(paths: BoxPaths, origin: Source, base: Base) -> None:
     """Make quarantine and linked worktree of an unconfined (``workspace``) box."""
+    from backends.trees import worktree
+
     quarantine.init(paths, source.git(origin).objects, source.object_format(base.commit))
     remember(paths, worktree.add(paths, origin, base))
 
 
 def remember(paths: BoxPaths, written: list[Written]) -> None:
     """Record what the checkout wrote, so that snapshots read only what changed since."""
+    from backends.trees import statcache
+
     records = (
         (row.path, statcache.value(row.oid, statcache.SETTLED, status))
         for row, status in written

@@ -13,15 +13,17 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backends.boxes.layout import BoxPaths
-from backends.trees import index
 from backends.trees.borrowing import INSIDE_OBJECTS, OBJECTS_FILE
-from backends.trees.checkout import Written
 from backends.trees.git import Git
 from backends.trees.quarantine import make_skeleton
 from backends.trees.source import object_format
 from backends.trees.values import Base
+
+if TYPE_CHECKING:
+    from backends.trees.checkout import Written
 
 OBJECTS_VERSION = 1
 
@@ -51,9 +53,9 @@ def make_private(
     history: str = "full",
     shallow: bytes = b"",
     owner: tuple[int, int] | None = None,
+    apart: str = "",
 ) -> None:
     """Make the box's repository: HEAD on ``cloche/<box>`` at the base, index ready for the files ``written``.
-    apart: str = "",
 
     With ``written`` None the index is the shared one of a layer (``layers.Layer.gitdir``), over which the
     repository is mounted.
@@ -68,10 +70,10 @@ def make_private(
     make_skeleton(root, _config(paths.name, hash_name), borrowed=[Path(INSIDE_OBJECTS) / "0"])
     (root / "HEAD").write_text(f"ref: {branch(paths.name)}\n")
     (root / "info").mkdir()
-    if shallow:
-        (root / "shallow").write_bytes(shallow)
     if apart:
         (root / "info" / "exclude").write_text(f"/{apart}\n")
+    if shallow:
+        (root / "shallow").write_bytes(shallow)
     commit = base.commit if history == "full" else _root_commit(Git(root), base)
     references = {branch(paths.name): commit}
     if base.ref and not (base.ref + "/").startswith(("refs/heads/cloche/", branch(paths.name) + "/")):
@@ -81,6 +83,8 @@ def make_private(
     if written is None:
         paths.repo_work.mkdir(mode=0o700)
     else:
+        from backends.trees import index
+
         index.write(root / "index", written, hash_name)
     (paths.root / OBJECTS_FILE).write_text(
         json.dumps({"version": OBJECTS_VERSION, "folders": [os.fspath(objects)]}, indent=1) + "\n"

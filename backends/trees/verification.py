@@ -67,10 +67,10 @@ class Verification:
         return layers.stack(layer)
 
     def _make(self) -> Layer:
-        from backends.trees import layering, quarantine
+        from backends.trees import quarantine
 
         git = quarantine.git(self._paths)
-        return layering.use(self._paths, git, self._base_tree, self._paths.repository_key)
+        return layers.use(self._paths, git, self._base_tree, self._paths.repository_key)
 
     def result(self) -> None:
         """Waits for the check. ``Refused`` names what was changed; the layer has been made anew then."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from backends.boxes import liveness, manifest, store
 from backends.boxes.layout import BoxPaths, state_dir
 from backends.boxes.lifecycle import ABORTED, APPLIED, RUNNING, require
 from backends.boxes.manifest import Manifest
 from backends.errors import Busy, ClocheError, Refused
-from backends.snapshots import RemovalOutcome
 from backends.trees.remove import remove as delete
 from backends.trees.values import Source
 from backends.verbs import passage, sessions
+
+if TYPE_CHECKING:
+    from backends.snapshots import RemovalOutcome  # with all that screens show, and on the path of `new`
 
 _Subject = TypeVar("_Subject")
 
@@ -122,6 +124,8 @@ def _drop_if_empty(folder: Path) -> None:
 def _outcome(
     box: str, act: Callable[[_Subject], str | None], subject: _Subject, detail: str
 ) -> RemovalOutcome:
+    from backends.snapshots import RemovalOutcome
+
     try:
         said = act(subject)
     except ClocheError as error:
@@ -176,6 +180,7 @@ def _stale_probes() -> list[RemovalOutcome]:
 
 def _prune_packs() -> tuple[RemovalOutcome, ...]:
     """Remove cached packs that no box borrows any more; with a box that cannot be asked, none."""
+    from backends.snapshots import RemovalOutcome
     from backends.trees import borrowing, packs
 
     name = "cached packs"
@@ -192,6 +197,7 @@ def _prune_packs() -> tuple[RemovalOutcome, ...]:
 
 def _prune_layers() -> tuple[RemovalOutcome, ...]:
     """Remove shared layers that no box names any more; with a box that cannot be asked, none."""
+    from backends.snapshots import RemovalOutcome
     from backends.trees import layers
 
     name = "shared layers"

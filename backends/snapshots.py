@@ -289,6 +289,7 @@ class ApplyOutcome(NamedTuple):
     accepted: int = 0  # lines and parts of the proposal that the commit takes
     left: int = 0  # and those that it does not
     combination: str = ""  # of a part: NOT_RUN, or RAN with the exit of what was tried on exactly this tree
+    commits: tuple[str, ...] = ()  # ids of the box's commits that were kept, oldest first
 
 
 class ApplyPlan(NamedTuple):

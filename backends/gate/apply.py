@@ -17,10 +17,13 @@ from backends.errors import Busy, Refused
 from backends.evidence.journal import Journal
 from backends.gate import branches, configuration, merging, moving, tried, wording, worktree
 from backends.gate.checks import require, require_acknowledged, run_checks, standing
-from backends.snapshots import ApplyOutcome, ApplyPlan, CheckRow, SnapshotInfo, Trial
+from backends.snapshots import ApplyOutcome, ApplyPlan, BoxCommit, CheckRow, SnapshotInfo, Trial
 from backends.trees import source as sources
 from backends.trees.git import Git
 from backends.trees.values import Source
+
+CLAIMED = "claimed by the box"
+"""Said of the authors of commits that were made in a box: nothing vouches for them."""
 
 
 class Part(NamedTuple):
@@ -46,6 +49,7 @@ class Request(NamedTuple):
     total: int = 0  # lines and parts of all of it
     onto: str = ""  # a branch to make at the base, instead of ``branch``
     message: str = ""
+    commits: Sequence[BoxCommit] = ()  # of the box, to be kept as they are; the last one's tree is all of it
     tried: Sequence[Trial] = ()  # of this snapshot
     acknowledged: Container[str] = frozenset()  # keys of warnings that somebody took upon themselves
 
@@ -91,6 +95,9 @@ def apply(
             "accepted": part.accepted, "left": part.left, "combination": now.combination,
             "decisions": part.decisions, "part": part.tree,
         }  # fmt: skip
+    kept = tuple(commit.id for commit in now.commits)
+    if kept:
+        facts |= {"commits": list(kept), "identity": CLAIMED}
     start = now.old or snapshot.base
     place = None if now.new_branch else worktree.checkout_of(source, now.branch)
     objects = Path(source.common_dir) / "objects"
@@ -107,6 +114,7 @@ def apply(
         now.accepted,
         now.left,
         now.combination,
+        kept,
     )
 
     def begin() -> None:
@@ -189,7 +197,17 @@ def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Reque
         squash=request.squash,
         who=identity,
         when=snapshot.created,
+        head=request.commits[-1].id if request.commits else "",
     )
+    top = request.commits[-1] if request.commits and result.mode == "fast-forward" else None
+    if top is not None and request.message:
+        raise Refused(
+            "the message cannot be used",
+            "the box's commits are kept as they are, and no other is made",
+            f"leave it out: cloche apply {paths.name} --keep-commits; or make one commit of them: "
+            f"cloche apply {paths.name} --message TEXT",
+            code="message-unused",
+        )
     tip_tree = quarantine.line("rev-parse", f"{tip}^{{tree}}")
     if result.tree == tip_tree:
         raise Refused(
@@ -211,15 +229,18 @@ def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Reque
         result.mode,
         result.tree,
         result.parents,
-        said.merge if result.mode == "merge" else said.work,
+        top.message if top else said.merge if result.mode == "merge" else said.work,
         part is not None,
         part.accepted if part is not None else total,
         part.left if part is not None else 0,
         tried.combination(result.tree, request.tried) if part is not None else "",
         rows,
-        said.trailers,
-        f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>",
+        () if top else said.trailers,
+        f"{top.author} <{top.author_email}>"
+        if top
+        else f"{identity['GIT_AUTHOR_NAME']} <{identity['GIT_AUTHOR_EMAIL']}>",
         standing(rows, request.acknowledged),
+        tuple(request.commits),
     )
     return Planned(made, result, settings, identity)
 
@@ -230,6 +251,7 @@ def _same(seen: ApplyPlan, now: ApplyPlan, box: str) -> None:
         "branch": "the branch", "old": "the branch's tip", "base": "the base", "snapshot": "the snapshot",
         "tree": "the content", "parents": "the parents", "message": "the message",
         "accepted": "the decisions", "left": "the decisions", "checks": "what the gate found",
+        "commits": "the commits that are kept",
     }  # fmt: skip
     moved = {text for name, text in words.items() if getattr(seen, name) != getattr(now, name)}
     if moved:

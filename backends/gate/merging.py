@@ -36,8 +36,11 @@ def merge(
     squash: bool,
     who: Mapping[str, str],
     when: float,
+    head: str = "",
 ) -> Result:
     """Put ``tree``, a change to ``base``, on top of ``tip``.
+
+    ``head`` is a commit with that tree on top of the base, which is taken as it is instead of a new one.
 
     With ``tip`` still at ``base`` the commit holds exactly ``tree``. Otherwise the change is merged
     (git-merge-tree(1)): as a merge commit, or with ``squash`` as one commit. The second parent of a merge
@@ -45,6 +48,9 @@ def merge(
     when the branch no longer contains the base or the merge conflicts, naming the files.
     """
     git = quarantine.with_variables(who)
+    if tip == base and head:
+        parents = tuple(git.line("show", "--no-patch", "--format=%P", head).split())
+        return Result(head, tree, "fast-forward", parents, head)
     if tip == base:
         made = _commit(git, tree, [base], message)
         return Result(made, tree, "squash" if squash else "fast-forward", (base,), made)
@@ -60,7 +66,7 @@ def merge(
         )
     then = f"@{int(when)} +0000"
     dated = git.with_variables({"GIT_AUTHOR_DATE": then, "GIT_COMMITTER_DATE": then})
-    proposed = _commit(dated, tree, [base], message)
+    proposed = head or _commit(dated, tree, [base], message)
     merged = _merged_tree(git, tip, proposed)
     if squash:
         return Result(_commit(git, merged, [tip], message), merged, "squash", (tip,))

@@ -162,6 +162,9 @@ def _request(held: Held, *, part: bool, **how: Unpack[Applying]) -> tuple[Source
         )
     place = proposal.source_of(paths, manifest)
     assert place is not None
+    from backends.verbs import commits
+
+    keep = how.get("keep_commits", False)
     request = Request(
         branch=manifest.base_ref,
         who=as_name if as_name is not None else passage.person(),
@@ -174,6 +177,9 @@ def _request(held: Held, *, part: bool, **how: Unpack[Applying]) -> tuple[Source
         total=accepted.total,
         onto=how.get("onto", ""),
         message=how.get("message", ""),
+        commits=commits.to_keep(held, part=accepted.part is not None, squash=how.get("squash", False))
+        if keep
+        else (),
         tried=tried.read(paths.journal, snapshot.id),
         acknowledged=accepted.acknowledged,
     )

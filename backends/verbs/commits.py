@@ -17,7 +17,7 @@ from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import IDLE, RUNNING
 from backends.boxes.manifest import Manifest, load
-from backends.errors import ClocheError
+from backends.errors import ClocheError, Refused, UsageError
 from backends.gate.commits.values import MOST_BYTES, Commit, Unfit
 from backends.snapshots import BoxCommit, BoxCommits
 from backends.trees import quarantine
@@ -25,6 +25,7 @@ from backends.trees.borrowing import borrowed
 from backends.trees.git import Git
 
 if TYPE_CHECKING:
+    from backends.verbs.passage import Held
     from backends.verbs.values import SessionHandle
 
 SECONDS = 60.0  # that the box's Git may take for its bundle
@@ -305,3 +306,43 @@ def refusal_of(snapshot: dict[str, Any], manifest: Manifest, paths: BoxPaths) ->
     if pinned(paths) is None:
         return "the box was given no history to go on from"
     return "it made none"
+
+
+def to_keep(held: Held, *, part: bool, squash: bool) -> tuple[BoxCommit, ...]:
+    """The commits of the proposal, to be applied as they are. ``Refused`` where they cannot be.
+
+    ``part``: a selection would be applied; ``squash``: as one commit.
+    """
+    paths, manifest = held.paths, held.manifest
+    assert manifest.snapshot is not None
+    whole = f"or as one commit that the gate writes: cloche apply {paths.name}"
+    if squash:
+        raise UsageError(
+            "commits are kept or squashed, not both",
+            "--keep-commits and --squash were given",
+            "leave out one of them",
+            code="usage",
+        )
+    if part:
+        raise Refused(
+            f"the commits of box {paths.name} cannot be kept",
+            "the review accepts a part of the proposal, and no commit of the box is that part",
+            f"accept all of it: cloche accept {paths.name} --all; {whole}",
+            code="commits-partial",
+        )
+    why = refusal_of(manifest.snapshot, manifest, paths)
+    if why:
+        beyond = bool(manifest.snapshot.get("commits") and manifest.snapshot["commits"]["head"])
+        again = (
+            f"commit the rest in the box: cloche reopen {paths.name}, "
+            f"cloche run {paths.name} -- git commit -a, cloche propose {paths.name}; "
+            if beyond
+            else ""
+        )
+        raise Refused(
+            f"the commits of box {paths.name} cannot be kept",
+            why,
+            again + whole if again else whole.removeprefix("or "),
+            code="commits-not-kept",
+        )
+    return tuple(map(_row, kept(paths, manifest, manifest.snapshot)))

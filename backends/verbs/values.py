@@ -31,6 +31,7 @@ class Applying(TypedDict, total=False):
     expect: str | None  # the snapshot that was reviewed; None: any
     onto: str  # a branch to make at the base; "": the recorded one
     message: str  # of the commit; "": made from the box's purpose
+    keep_commits: bool  # take the box's own commits as they are; False: one commit that the gate writes
 
 
 class Streams(NamedTuple):

@@ -61,9 +61,9 @@ def snapshot(
         skipped=tuple((_path(path), why) for path, why in report["skipped"]),
         findings=(*found, *findings.find(paths)),
         ignored=report["ignored"],
+        ignored_names=tuple(_path(path) for path in report["ignored_names"]),
         unlisted=report["unlisted"],
         read=report["read"],
-        ignored_names=tuple(_path(path) for path in report["ignored_names"]),
         confined=report["confined"],
     )
 

@@ -77,8 +77,6 @@ class Walk:
 
     # -- results --------------------------------------------------------------------------------------
 
-    def skip(self, path: bytes, why: str) -> None:
-        if len(self.skipped) < KEPT:
     def leave_out(self, path: bytes, is_folder: bool) -> None:
         """Rules ignore ``path``: it is counted, and named while there is room."""
         self.ignored += 1
@@ -86,6 +84,8 @@ class Walk:
             self.ignored_room -= len(path)
             self.ignored_names.append(path + b"/" if is_folder else path)
 
+    def skip(self, path: bytes, why: str) -> None:
+        if len(self.skipped) < KEPT:
             self.skipped.append((path, why))
         else:
             self.unlisted += 1

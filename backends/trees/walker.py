@@ -79,8 +79,8 @@ def main(job: dict[str, Any]) -> int:
         skipped=[[text(path), why] for path, why in walk.skipped],
         findings=[[kind, text(path), words] for kind, path, words in walk.findings],
         ignored=walk.ignored,
-        unlisted=walk.unlisted,
         ignored_names=[text(path) for path in walk.ignored_names],
+        unlisted=walk.unlisted,
         read=walk.read,
     )
     return finish(job, report)

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from backends.snapshots import (
         ApplyOutcome,
         ApplyPlan,
+        Diff,
         ExportOutcome,
         Finding,
         ReviewView,
         SnapshotInfo,
         UnapplyOutcome,
     )
+    from backends.snapshots_moved import UnapplyPlan
+    from backends.snapshots_request import RequestOutcome
     from backends.verbs.listing import Lister
     from backends.verbs.reviewing import Desk
     from backends.verbs.trying import TrialOutcome
@@ -110,15 +113,55 @@ class Gates(ABC):
 
         return applying.apply(self.find(ref), part=part, seen=seen, **how)
 
-    def unapply(self, ref: str, *, as_name: str | None = None) -> UnapplyOutcome:
+    def plan_unapply(self, ref: str) -> UnapplyPlan:
+        """What ``unapply`` would bring back. Errors are its own, but for a checkout that is not clean, which
+        is looked at only then."""
+        from backends.verbs import unapplying
+
+        return unapplying.preview(self.find(ref))
+
+    def unapply(
+        self, ref: str, *, as_name: str | None = None, seen: UnapplyPlan | None = None
+    ) -> UnapplyOutcome:
         """Bring the branch back to where it was before the last apply, as long as it is where that left it.
 
         The box is proposed again, or after a part idle with its base of before. ``Busy`` when the branch
-        moved on or its checkout is not clean: nothing is changed then.
+        moved on or its checkout is not clean: nothing is changed then. ``seen`` is the plan that was agreed
+        to: ``Busy`` (code "plan-moved") when it is another one by now.
         """
-        from backends.verbs import applying
+        from backends.verbs import unapplying
 
-        return applying.unapply(self.find(ref), as_name=as_name)
+        return unapplying.unapply(self.find(ref), as_name=as_name, seen=seen)
+
+    def request_changes(
+        self,
+        ref: str,
+        who: str,
+        *,
+        summary: str | None = None,
+        to_session: int | None = None,
+        scripted: bool = False,
+    ) -> RequestOutcome:
+        """Write what was said of the proposal where the agent in the box reads it; take the proposal back.
+
+        The file (``review.file`` of the profile) has the summary, the comments and the rejected parts; it is
+        no part of any proposal. ``summary`` replaces the review's own first. With ``to_session``, a number or
+        ``requesting.NEWEST``, a line is typed to that live session; of a box that goes on with a request
+        already, this alone is done. ``Refused`` when nothing was said, or the file cannot be written.
+        """
+        from backends.verbs import requesting
+
+        return requesting.request_changes(
+            self.find(ref), who, summary=summary, to_session=to_session, scripted=scripted
+        )
+
+    def interdiff(self, ref: str) -> Diff:
+        """What the proposal says otherwise than the one that was reviewed before it; ``base`` is that one's
+        tree. ``Refused`` (code "no-earlier-review") when none was.
+        """
+        from backends.verbs import interdiffs
+
+        return interdiffs.interdiff(self.find(ref))
 
     def verify(self, folder: Path) -> tuple[Finding, ...]:
         """Check an exported folder again: hashes, and the chain of its receipt."""

@@ -135,6 +135,7 @@ def propose(paths: BoxPaths) -> SnapshotInfo:
             "findings": [[one.kind, _text(one.path), one.text] for one in taken.findings],
             "unlisted": taken.unlisted,
             "commits": commits.take(paths, held.manifest, gathered, taken.tree),
+            "ignored": [taken.ignored, [_text(path) for path in taken.ignored_names]],
         }
         held.record("proposal", {"snapshot": snapshot, "ignored": taken.ignored, "reader": taken.confined})
         held.move(PROPOSED, "proposed", snapshot=snapshot, request=None)
@@ -209,18 +210,18 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
         digest.sessions(live=False),
         manifest.base_ref,
         tip,
+        ignored=_ignored(snapshot),
         commits=commits.shown(paths, manifest, snapshot),
     )
 
-        ignored=_ignored(snapshot),
 
-def reopen(paths: BoxPaths) -> None:
-    """Take the proposal back; what the box holds stays as it is."""
-    with passage.holding(paths, "reopen") as held:
 def _ignored(snapshot: dict[str, Any]) -> Ignored:
     total, names = snapshot.get("ignored", (0, ()))
     return Ignored(total, tuple(_bytes(name) for name in names))
 
 
+def reopen(paths: BoxPaths) -> None:
+    """Take the proposal back; what the box holds stays as it is."""
+    with passage.holding(paths, "reopen") as held:
         require(paths.name, held.manifest.state, "reopen")
         held.move(IDLE, "reopened", snapshot=None)

@@ -45,7 +45,7 @@ class Rows:
     it, so that what was acknowledged does not stand for other content.
     """
 
-    def __init__(self, about: Callable[[bytes | None], str]) -> None:
+    def __init__(self, about: Callable[[bytes | None], str] = lambda path: "") -> None:
         self._about = about
         self._found: dict[str, list[CheckRow]] = {check: [] for check in CHECKS}
         self._more: dict[str, int] = {}

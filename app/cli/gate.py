@@ -7,13 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from app.cli import acknowledging
+from app.cli import acknowledging, commits
 from app.cli.context import UNCONFINED, Context
 from app.cli.render import diff_size, findings
 from backends.errors import Refused, UsageError
 from backends.evidence.visible import visible, visible_lines
 from backends.gate.checks import refusals
 from backends.snapshots import ApplyOutcome, ApplyPlan, CheckRow, ReviewView
+from backends.verbs.values import Applying
 
 
 def diff(context: Context, args: argparse.Namespace) -> int:
@@ -137,6 +138,7 @@ def _plan_lines(review: ReviewView, plan: ApplyPlan) -> list[str]:
         f"  changes  {counts}",
     ]
     lines += [f"  message  {visible(line)}".rstrip() for line in plan.message.strip("\n").split("\n")]
+    lines += [f"  commit   {line}" for line in commits.lines(plan.commits)]
     standing = {check.key for check in plan.standing}
     for check in plan.checks:
         if check.verdict != "pass":
@@ -163,6 +165,7 @@ def _not_done(plan: ApplyPlan) -> ApplyOutcome:
         accepted=plan.accepted,
         left=plan.left,
         combination=plan.combination,
+        commits=tuple(commit.id for commit in plan.commits),
     )
 
 
@@ -192,13 +195,13 @@ def apply(context: Context, args: argparse.Namespace) -> int:
             "cloche apply BOX --onto NAME --message TEXT",
             code="usage",
         )
-    onto, message = args.onto or "", args.message or ""
+    how = Applying(
+        squash=args.squash, onto=args.onto or "", message=args.message or "", keep_commits=args.keep_commits
+    )
     engine = context.engine
     wish = args.acknowledge
     if args.dry_run:
-        plan = engine.plan_apply(
-            args.box, squash=args.squash, as_name=as_name, expect=args.expect, onto=onto, message=message
-        )
+        plan = engine.plan_apply(args.box, as_name=as_name, expect=args.expect, **how)
         if context.json:
             context.document(box=engine.find(args.box).key, **_not_done(plan)._asdict(), plan=plan)
         else:
@@ -215,29 +218,21 @@ def apply(context: Context, args: argparse.Namespace) -> int:
                 code="needs-person",
             )
         review = engine.review(args.box)
-        seen = engine.plan_apply(
-            args.box, squash=args.squash, expect=args.expect, onto=onto, message=message
-        )  # fmt: skip
+        seen = engine.plan_apply(args.box, expect=args.expect, **how)
         if wish is not None:
             acknowledging.named(context, args.box, seen, wish, None)
-            seen = engine.plan_apply(
-                args.box, squash=args.squash, expect=args.expect, onto=onto, message=message
-            )  # fmt: skip
+            seen = engine.plan_apply(args.box, expect=args.expect, **how)
         _confirm(context, args.box, review, seen)
     elif wish is not None:
-        seen = engine.plan_apply(
-            args.box, squash=args.squash, as_name=as_name, expect=args.expect, onto=onto, message=message
-        )
+        seen = engine.plan_apply(args.box, as_name=as_name, expect=args.expect, **how)
         acknowledging.named(context, args.box, seen, wish, as_name)
     done = engine.apply(
         args.box,
-        squash=args.squash,
         as_name=as_name,
         expect=seen.snapshot if seen else args.expect,
-        onto=onto,
-        message=message,
         part=True,
         seen=seen,
+        **how,
     )
     if context.json:
         context.document(box=engine.find(args.box).key, **done._asdict(), plan=None)
@@ -246,6 +241,10 @@ def apply(context: Context, args: argparse.Namespace) -> int:
     if done.partial:
         context.say(f"{done.accepted} accepted, {done.left} left; {done.combination}")
         context.note(f"the rest is in the box: cloche diff {args.box}")
+    if done.commits:
+        context.say(
+            f"{len(done.commits)} commits of the box are kept as they are; their authors are its claim"
+        )
     for note in done.notes:
         context.note(note)
     return 0

@@ -6,6 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from app.cli import commits
 from app.cli.acknowledging import sentence
 from app.cli.context import Context
 from app.cli.render import diff_size
@@ -44,6 +45,7 @@ def review(context: Context, args: argparse.Namespace) -> int:
             since=done.since,
             moved=done.moved,
             acknowledged=done.acknowledged,
+            commits=view.commits,
         )
         return 0
     context.say(f"proposed {view.snapshot.id}: {diff_size(view.snapshot.stat)}")
@@ -52,6 +54,8 @@ def review(context: Context, args: argparse.Namespace) -> int:
         if check.verdict != "pass":
             by = f" (acknowledged by {visible(held[check.key])})" if check.key in held else ""
             context.say(f"{check.verdict}: {sentence(check)}{by}")
+    for line in commits.summary(view.commits, view.row.name):
+        context.say(line)
     statuses = {change.path: change.status for change in view.diff.changes}
     since = dict(done.moved)
     context.rows(

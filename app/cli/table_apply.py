@@ -31,19 +31,22 @@ APPLY_VERBS: tuple[Verb, ...] = (
             Field("notes", "list", "what is still to be done, such as running a filter"),
             Field("tree", "string", "tree of the commit that the branch comes to"),
             *_AMOUNT,
+            Field("commits", "list", "ids of the box's commits that are kept, oldest first"),
             Field(
                 "plan",
                 "object",
                 "only with `--dry-run`, else null: `branch`, `new_branch`, `old`, `base`, `snapshot`, "
                 "`mode`, `tree`, `parents`, `message` (the commit as it would be made), `partial`, "
                 "`accepted`, `left`, `combination`, `checks` (of exactly what would be taken, as in "
-                "`cloche review`), `standing` (those of them that warn and that nobody acknowledged)",
+                "`cloche review`), `standing` (those of them that warn and that nobody acknowledged), "
+                "`commits` (that are kept, as in `cloche review`)",
             ),
         ),
         (
             BOX,
             Param(("--dry-run",), "show the commit that would be made, and make none", "flag"),
             Param(("--squash",), "one commit on top of the branch instead of a merge", "flag"),
+            Param(("--keep-commits",), "take the box's own commits as they are", "flag"),
             Param(("--onto",), "make this branch at the base, and leave the recorded one", metavar="NAME"),
             Param(("-m", "--message"), "message of the commit; trailers are added", metavar="TEXT"),
             Param(

@@ -62,6 +62,13 @@ REVIEW_VERBS: tuple[Verb, ...] = (
                 "list",
                 "what is proposed otherwise than there: pairs of path and added, dropped, changed or rebased",
             ),
+            Field(
+                "commits",
+                "object",
+                "null where the box made none: `head`, `keepable`, `why` (not), `rows` (oldest first: `id`, "
+                "`tree`, `parents`, `subject`, `message`, `author`, `author_email`, `authored`, "
+                "`committer`, `committer_email`, `committed`, `encoding`; people are what the box claims)",
+            ),
         ),
         (BOX,),
     ),

@@ -93,7 +93,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(made.cache))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(made.runtime))
     monkeypatch.setenv("HOME", str(made.home))
-    monkeypatch.setenv("CLOCHE_LINGER", "2")
+    monkeypatch.setenv("CLOCHE_LINGER", "60")  # a test that does not get its turn finds its keeper still
     monkeypatch.setenv("PYTHONPATH", str(support.ROOT))
     for name in INHERITED:
         monkeypatch.delenv(name, raising=False)
@@ -116,7 +116,7 @@ def end_boxes(state: Path) -> list[str]:
                 with contextlib.suppress(ProcessLookupError):  # it may end by itself just now
                     os.kill(ident["pid"], signal.SIGTERM)
         try:
-            support.wait_until(partial(all_gone, idents), "the box has ended", timeout=5)
+            support.wait_until(partial(all_gone, idents), "the box has ended", timeout=40)
         except AssertionError:
             left.append(f"processes of box {box.name}: {idents}")
             for ident in filter(support.is_alive, idents):
@@ -223,7 +223,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     left = [f"ref {name} in the project's own repository" for name in project_refs()]
     end_killed_probes()
     try:
-        support.wait_until(lambda: not box_groups() - _groups_before, "no control group is left", timeout=5)
+        support.wait_until(lambda: not box_groups() - _groups_before, "no control group is left", timeout=40)
     except AssertionError:
         left += [f"control group {path}" for path in sorted(box_groups() - _groups_before)]
     if left:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,6 +32,9 @@ SMALL_FILES: dict[str, bytes] = {
     "tests/test_add.py": b"from src.add import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",
     "run.sh": b"#!/bin/sh\nexec python3 -m pytest\n",
 }
+
+
+Value = TypeVar("Value")
 
 
 class Done(NamedTuple):
@@ -127,12 +131,31 @@ def children() -> set[int]:
     """Our own children that run or wait to be collected (proc_tid_children(5)), of every thread."""
     found: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= {int(word) for word in (task / "children").read_text().split()}
+        with contextlib.suppress(FileNotFoundError):  # a thread that ended meanwhile, whose children are ours
+            found |= {int(word) for word in (task / "children").read_text().split()}
     return found
 
 
+def settled(look: Callable[[], Value], seconds: float = 0.5) -> Value:
+    """What ``look`` tells once it has told the same for ``seconds``: what was under way has ended."""
+    seen, since = look(), time.monotonic()
+    end = since + 60.0
+    while time.monotonic() - since < seconds:
+        time.sleep(0.02)
+        if (now := look()) != seen:
+            seen, since = now, time.monotonic()
+        if time.monotonic() > end:
+            raise AssertionError(f"it does not settle, last at {seen}")
+    return seen
+
+
+def descriptors_of(pid: int) -> int:
+    """How many descriptors a process has open, once that stays the same."""
+    return settled(lambda: len(os.listdir(f"/proc/{pid}/fd")))
+
+
 def wait_until(
-    condition: Callable[[], bool], what: str, *, timeout: float = 10.0, step: float = 0.02
+    condition: Callable[[], bool], what: str, *, timeout: float = 60.0, step: float = 0.02
 ) -> None:
     """Poll until ``condition`` holds; the failure names what was waited for."""
     end = time.monotonic() + timeout

@@ -128,7 +128,7 @@ class Running:
         self.session: int = reply["session"]
         self.process: list[int] | None = reply["process"]
 
-    def read(self, wanted: bytes, limit: float = 10.0) -> bytes:
+    def read(self, wanted: bytes, limit: float = 60.0) -> bytes:
         """Stdout up to and with ``wanted``."""
         got = b""
         until = time.monotonic() + limit
@@ -146,7 +146,7 @@ class Running:
             os.close(self.stdin)
             self.stdin = -1
 
-    def finish(self, stdin: bytes = b"", limit: float = 30.0) -> Ran:
+    def finish(self, stdin: bytes = b"", limit: float = 60.0) -> Ran:
         """Feed stdin, collect output, wait for the exit event."""
         out, err = bytearray(), bytearray()
         left = memoryview(stdin)
@@ -185,12 +185,12 @@ class Running:
         self.close_stdin()
 
 
-def run(keeper: KeeperClient, *argv: str, stdin: bytes = b"", limit: float = 30.0, **more: Any) -> Ran:
+def run(keeper: KeeperClient, *argv: str, stdin: bytes = b"", limit: float = 60.0, **more: Any) -> Ran:
     """One command from start to exit."""
     return Running(keeper, argv, **more).finish(stdin, limit)
 
 
-def sh(keeper: KeeperClient, script: str, stdin: bytes = b"", limit: float = 30.0) -> Ran:
+def sh(keeper: KeeperClient, script: str, stdin: bytes = b"", limit: float = 60.0) -> Ran:
     return run(keeper, "/bin/sh", "-c", script, stdin=stdin, limit=limit)
 
 
@@ -210,7 +210,7 @@ def stop(paths: BoxPaths) -> None:
     if live.kind == "live" and live.keeper is not None:
         with client.connect(paths) as keeper:
             keeper.call("stop")
-        assert liveness.wait_gone(live.keeper, 5.0)
+        assert liveness.wait_gone(live.keeper, 60.0)
 
 
 class Screen:
@@ -220,7 +220,7 @@ class Screen:
         self.sock = sock
         self.seen = b""
 
-    def until(self, wanted: bytes, limit: float = 10.0) -> bytes:
+    def until(self, wanted: bytes, limit: float = 60.0) -> bytes:
         """Read until ``wanted`` was seen; returns what came since the last call, up to and with it."""
         end = time.monotonic() + limit
         while wanted not in self.seen:
@@ -237,10 +237,10 @@ class Screen:
         return got
 
     def type(self, text: bytes) -> None:
-        self.sock.settimeout(10)
+        self.sock.settimeout(60)
         self.sock.sendall(text)
 
-    def ended(self, limit: float = 5.0) -> bool:
+    def ended(self, limit: float = 60.0) -> bool:
         """Whether the stream ends."""
         self.sock.settimeout(limit)
         try:

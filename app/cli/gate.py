@@ -13,7 +13,7 @@ from app.cli.render import diff_size, findings
 from backends.errors import Refused, UsageError
 from backends.evidence.visible import visible, visible_lines
 from backends.gate.checks import refusals
-from backends.snapshots import ApplyOutcome, ApplyPlan, CheckRow, ReviewView
+from backends.snapshots import ApplyOutcome, ApplyPlan, CheckRow, Diff, ReviewView
 from backends.verbs.values import Applying
 
 
@@ -30,9 +30,15 @@ def diff(context: Context, args: argparse.Namespace) -> int:
             skipped=found.skipped,
         )
         return 0
+    show_diff(context, found, stat=args.stat, raw=args.raw)
+    return 0
+
+
+def show_diff(context: Context, found: Diff, *, stat: bool, raw: bool) -> None:
+    """A diff for people: a table of its files, or the patch; ``raw`` leaves a terminal unprotected."""
     for path, why in found.skipped:
         context.note(f"look at {path.decode('utf-8', 'surrogateescape')}: {why}")
-    if args.stat:
+    if stat:
         context.rows(
             ("", "+", "-", "PATH"),
             [
@@ -47,14 +53,12 @@ def diff(context: Context, args: argparse.Namespace) -> int:
             ],
             right=(1, 2),
         )
-        return 0
-    if os.isatty(1) and not args.raw:
+    elif os.isatty(1) and not raw:
         context.say("\n".join(visible_lines(found.patch)))
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(found.patch)
         sys.stdout.buffer.flush()
-    return 0
 
 
 def _say_checks(context: Context, checks: tuple[CheckRow, ...]) -> None:

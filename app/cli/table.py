@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.cli.table_apply import APPLY_VERBS
 from app.cli.table_denials import DENIAL_VERBS
 from app.cli.table_egress import EGRESS_VERBS
+from app.cli.table_request import REQUEST_VERBS
 from app.cli.table_review import REVIEW_VERBS
 from app.cli.vocabulary import BOX, BOX_FIELD, JSON, Field, Param, Verb
 
@@ -251,6 +252,7 @@ VERBS: tuple[Verb, ...] = (
         (BOX, Param(("--stop",), "end the box's processes first", "flag")),
     ),
     *REVIEW_VERBS,
+    *REQUEST_VERBS,
     Verb(
         "reopen",
         "decide",

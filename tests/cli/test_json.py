@@ -67,7 +67,12 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     assert do("log", "b")["records"][0]["kind"] == "created"
     do("export", "b", "--out", str(repo.parent / "out"))
     do("verify", str(repo.parent / "out"))
+    assert do("request", "b", "-m", "more", "--as", "t")["file"] == ".cloche-review.md"
+    assert cli("run", "b", "--", "sh", "-c", "echo y > y").code == 0
+    assert cli("propose", "b").code == 0
+    assert [one["path"] for one in do("interdiff", "b")["changes"]] == ["y"]
     do("reopen", "b")
+    assert cli("run", "b", "--", "rm", "y").code == 0
     assert do("allow", "b", "resources.procs=199", "--yes", "--as", "t")["live"] is False
     do("propose", "b")
     plan = do("apply", "b", "--dry-run", "-m", "take it", "--onto", "made")["plan"]

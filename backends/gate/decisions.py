@@ -81,9 +81,15 @@ class Review(NamedTuple):
 
     def mark(self, file: File, reviewed: bool = True) -> Review:
         """Mark a file as read, or take the mark away."""
-        marks = {path: key for path, key in self.reviewed.items() if path != file.path}
-        if reviewed:
-            marks[file.path] = file.key
+        return self.mark_all((file,), reviewed)
+
+    def mark_all(self, files: Iterable[File], reviewed: bool = True) -> Review:
+        """The same of several files, in one act."""
+        marks = dict(self.reviewed)
+        for file in files:
+            marks.pop(file.path, None)
+            if reviewed:
+                marks[file.path] = file.key
         return self._replace(reviewed=marks)
 
     def is_reviewed(self, file: File) -> bool:
@@ -217,7 +223,7 @@ def save(
             code="review-size",
         )
     with _turn(paths):
-        if _stamp(paths) != stamp:
+        if stamp_of_kept(paths) != stamp:
             raise Busy(
                 "the decision was not kept",
                 "somebody else decided about this proposal meanwhile",
@@ -241,7 +247,8 @@ def _turn(paths: BoxPaths) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _stamp(paths: BoxPaths) -> Stamp:
+def stamp_of_kept(paths: BoxPaths) -> Stamp:
+    """The stamp of the review that is on disk now; ``Refused`` when it cannot be read."""
     from backends.gate.decisions_file import stamp_of
 
     try:

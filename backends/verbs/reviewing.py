@@ -104,6 +104,10 @@ class Desk:
         self.review, self._stamp = decisions.load(self.paths, self.patch, self.snapshot)
         return self.review
 
+    def fresh(self) -> Review:
+        """The review as it is kept now: read anew only if another desk changed it."""
+        return self.review if decisions.stamp_of_kept(self.paths) == self._stamp else self.reload()
+
     def file(self, path: bytes) -> File:
         """A file of the patch; ``Refused`` (code "no-such-file") when it is not in it."""
         try:

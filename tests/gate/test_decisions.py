@@ -78,7 +78,7 @@ def test_another_snapshot_takes_over_what_is_still_the_same(world: World) -> Non
     assert [review.is_reviewed(files[path]) for path in (b"g", b"\xff\n", b"more")] == [False, True, False]
     assert [(one.path, stale(one, files)) for one in review.comments] == [(b"g", True), (b"f", False)]
     assert review.summary == "nearly"
-    save(world.paths, review, later, decisions._stamp(world.paths))
+    save(world.paths, review, later, decisions.stamp_of_kept(world.paths))
     assert load(world.paths, later, other)[0] == review
     # Back at what was first proposed: the one in between was reviewed last.
     assert load(world.paths, patch, snapshot)[0].since == Compared.of(other)

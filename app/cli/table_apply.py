@@ -67,6 +67,26 @@ APPLY_VERBS: tuple[Verb, ...] = (
         "idle again, compared with what was taken. Callers that run inside a box are refused.",
     ),
     Verb(
+        "rebase",
+        "decide",
+        "Merge what the branch gained into a box, and compare it with the branch's tip from then on.",
+        "rebase:rebase",
+        "cloche.rebase/1",
+        (
+            BOX_FIELD,
+            Field("branch", "string", "the branch"),
+            Field("old", "string", "the box's base before"),
+            Field("new", "string", "and now, the branch's tip"),
+            Field("written", "number", "files of the box that were changed or removed"),
+            Field("conflicts", "list", "pairs of path and Git's word for how both changed it"),
+        ),
+        (BOX, Param(("--as",), "rebase as a script of this name; journalled", metavar="NAME")),
+        "The branch and your checkout stay as they are. Files that both changed get conflict marks and are "
+        "named; solve them in the box. Of a binary file that both changed the box keeps its own. The box is "
+        "idle then: a proposal is taken back. Its private Git keeps its own commits. Callers that run inside "
+        "a box are refused.",
+    ),
+    Verb(
         "unapply",
         "decide",
         "Undo the last apply of a box while the branch has not moved on.",

@@ -71,6 +71,10 @@ REMEDIES = {
     ("unapply", RUNNING): "end its processes first: cloche stop {box}",
     ("unapply", PROPOSED): "take the proposal of the rest back first: cloche reopen {box}",
     ("unapply", ABORTED): "the box was aborted; undo it in your repository: git revert",
+    ("rebase", CREATED): "nothing is in it yet; make a new one from there: cloche new --from REV",
+    ("rebase", RUNNING): "end its processes first: cloche stop {box}",
+    ("rebase", APPLIED): "the box is finished; make a new one: cloche new",
+    ("rebase", ABORTED): "the box is finished; make a new one: cloche new",
     ("export", CREATED): "run something in it, then propose: cloche propose {box}",
     ("export", RUNNING): "end its processes and propose first: cloche stop {box}, then cloche propose {box}",
     ("export", IDLE): "propose first: cloche propose {box}",
@@ -91,13 +95,15 @@ def legal(source: str, target: str) -> bool:
 
 
 def allows(state: str, act: str) -> bool:
-    """Whether ``act`` (run, propose, reopen, apply, unapply, export, abort, rm) fits a box in ``state``.
+    """Whether ``act`` (run, propose, reopen, apply, unapply, rebase, export, abort, rm) fits a box in ``state``.
 
     ``run`` fits a running box too, which it leaves running. Exporting changes no state; it needs a snapshot,
     so it fits a proposed box and an applied one.
     """
     if act == "export":
         return state in (PROPOSED, APPLIED)
+    if act == "rebase":
+        return state in (IDLE, PROPOSED)
     if act == "unapply":  # after a part was applied the box is idle
         return state in (IDLE, APPLIED)
     return (state, act) in _ACTS or (act == "run" and state == RUNNING)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         SnapshotInfo,
         UnapplyOutcome,
     )
-    from backends.snapshots_moved import UnapplyPlan
+    from backends.snapshots_moved import RebaseOutcome, UnapplyPlan
     from backends.snapshots_request import RequestOutcome
     from backends.verbs.listing import Lister
     from backends.verbs.reviewing import Desk
@@ -132,6 +132,17 @@ class Gates(ABC):
         from backends.verbs import unapplying
 
         return unapplying.unapply(self.find(ref), as_name=as_name, seen=seen)
+
+    def rebase(self, ref: str, *, as_name: str | None = None) -> RebaseOutcome:
+        """Merge what the recorded branch gained into the box's files, and compare them with its tip from now.
+
+        Where both changed the same the files get conflict marks, to be solved in the box, which is idle; a
+        proposal is taken back. The branch and its checkouts stay. ``Refused`` (code "nothing-to-rebase") when
+        the branch has not moved, ``Busy`` while processes run and where an ignored file is in the way.
+        """
+        from backends.verbs import following
+
+        return following.rebase(self.find(ref), as_name=as_name)
 
     def request_changes(
         self,

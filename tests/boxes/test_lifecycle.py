@@ -28,6 +28,7 @@ ALLOWED = {
     "reopen": {"proposed"},
     "apply": {"proposed"},
     "unapply": {"idle", "applied"},
+    "rebase": {"idle", "proposed"},
     "export": {"proposed", "applied"},
     "abort": {"created", "idle", "proposed"},
     "rm": {"created", "idle", "proposed", "applied", "aborted"},

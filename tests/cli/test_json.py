@@ -13,7 +13,7 @@ import pytest
 
 from app.cli.table import BY_NAME, VERBS
 from backends.snapshots import ApplyPlan, BoxRow, EgressRow, Explanation, ReviewedFile
-from tests.support import Done, cloche_argv, wait_until
+from tests.support import Done, cloche_argv, git, wait_until
 
 pytestmark = pytest.mark.flow
 Cli = Callable[..., Done]
@@ -79,6 +79,9 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     assert set(plan) == set(ApplyPlan._fields)
     assert do("apply", "b", "--as", "t")["plan"] is None
     do("unapply", "b", "--as", "t")
+    git(repo, "commit", "-q", "--allow-empty", "-m", "moved on")
+    assert do("rebase", "b", "--as", "t")["conflicts"] == []
+    do("propose", "b")
     do("apply", "b", "--as", "t")
     do("stop", "b")
     do("new", "c")

@@ -239,6 +239,10 @@ class BoxCommit(NamedTuple):
     encoding: str  # of the message where that is not UTF-8, else ""
 
 
+CLAIMED = "claimed by the box"
+"""Said of the people that commits of a box name: nothing vouches for them."""
+
+
 class BoxCommits(NamedTuple):
     """The commits of a proposal, as far as they could be taken in and checked."""
 

@@ -113,7 +113,7 @@ def export(context: Context, args: argparse.Namespace) -> int:
             "cloche export cannot be read", "no folder is given", "cloche export BOX --out DIR", code="usage"
         )
     context.warn_unconfined(args.box)
-    done = context.engine.export(args.box, Path(args.out), args.force)
+    done = context.engine.export(args.box, Path(args.out), args.force, args.series)
     if context.json:
         key = context.engine.find(args.box).key
         context.document(box=key, out=done.out, files=done.files, snapshot=done.snapshot)
@@ -200,12 +200,17 @@ def apply(context: Context, args: argparse.Namespace) -> int:
             code="usage",
         )
     how = Applying(
-        squash=args.squash, onto=args.onto or "", message=args.message or "", keep_commits=args.keep_commits
+        squash=args.squash,
+        onto=args.onto or "",
+        message=args.message or "",
+        keep_commits=args.keep_commits,
+        as_name=as_name,
+        expect=args.expect,
     )
     engine = context.engine
     wish = args.acknowledge
     if args.dry_run:
-        plan = engine.plan_apply(args.box, as_name=as_name, expect=args.expect, **how)
+        plan = engine.plan_apply(args.box, **how)
         if context.json:
             context.document(box=engine.find(args.box).key, **_not_done(plan)._asdict(), plan=plan)
         else:
@@ -222,22 +227,17 @@ def apply(context: Context, args: argparse.Namespace) -> int:
                 code="needs-person",
             )
         review = engine.review(args.box)
-        seen = engine.plan_apply(args.box, expect=args.expect, **how)
+        seen = engine.plan_apply(args.box, **how)
         if wish is not None:
             acknowledging.named(context, args.box, seen, wish, None)
-            seen = engine.plan_apply(args.box, expect=args.expect, **how)
+            seen = engine.plan_apply(args.box, **how)
         _confirm(context, args.box, review, seen)
     elif wish is not None:
-        seen = engine.plan_apply(args.box, as_name=as_name, expect=args.expect, **how)
+        seen = engine.plan_apply(args.box, **how)
         acknowledging.named(context, args.box, seen, wish, as_name)
-    done = engine.apply(
-        args.box,
-        as_name=as_name,
-        expect=seen.snapshot if seen else args.expect,
-        part=True,
-        seen=seen,
-        **how,
-    )
+    if seen is not None:
+        how["expect"] = seen.snapshot
+    done = engine.apply(args.box, part=True, seen=seen, **how)
     if context.json:
         context.document(box=engine.find(args.box).key, **done._asdict(), plan=None)
         return 0

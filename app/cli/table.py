@@ -273,7 +273,11 @@ VERBS: tuple[Verb, ...] = (
             BOX,
             Param(("--out",), "folder to write, new or empty", metavar="DIR"),
             Param(("--force",), "write into a folder that holds something", "flag"),
+            Param(("--series",), "also the box's commits, each a mail for `git am`", "flag"),
         ),
+        "The mails are `0001-....patch` and so on: `git am DIR/0*.patch` makes commits with the same files, "
+        "messages and authors. Each is tried before it is written; where one would not come back the same "
+        "(a merge, a signed commit, a message that is not UTF-8), that commit is named and nothing written.",
     ),
     *APPLY_VERBS,
     Verb(

@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 from backends.evidence.journal import Anchor
 from backends.snapshots import (
+    CLAIMED,
     NOT_RUN,
     RAN,
+    BoxCommits,
     CheckRow,
     JournalRecord,
     ReviewView,
@@ -156,6 +158,7 @@ def export_receipt(
         },
         "applied": [dict(one) for one in done.applied],
         "decided": decided(review),
+        "commits": commits_value(review.commits),
         "tried": [one._asdict() for one in review.tried],
         "journal": anchor._asdict(),
         "artefacts": {name: dict(facts) for name, facts in artefacts.items()},
@@ -189,6 +192,16 @@ def decided(review: ReviewView) -> dict[str, object] | None:
 def _combination(review: ReviewView) -> str:
     last = next((one for one in reversed(review.tried) if one.fits and not one.onto), None)
     return NOT_RUN if last is None else f"{RAN}, exit {last.exit}"
+
+
+def commits_value(found: BoxCommits | None) -> dict[str, object] | None:
+    """The commits that were made in the box, ``None`` for none; who made them is what the box says."""
+    if found is None:
+        return None
+    return {
+        "head": found.head, "keepable": found.keepable, "why": found.why, "identity": CLAIMED,
+        "rows": [row._asdict() for row in found.rows],
+    }  # fmt: skip
 
 
 def check_value(check: CheckRow) -> dict[str, object]:

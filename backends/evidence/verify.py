@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from backends.snapshots import Finding, NotObserved
 
 RECEIPT = "receipt.json"
 ARTEFACTS = ("patch.diff", "report.md")
+SERIES = re.compile(r"[0-9]{4,6}-[A-Za-z0-9._-]{1,60}\.patch")  # of backends.gate.commits.mail
 RECEIPT_LIMIT = 64 << 20  # bytes
 
 
@@ -38,6 +40,20 @@ def read_receipt(folder: Path) -> dict[str, Any]:
     if not isinstance(value, dict) or value.get("version") != 1 or value.get("kind") != "export":
         raise _unusable(folder, f"its {RECEIPT} is not an export receipt of version 1", "use a newer Cloche")
     return value
+
+
+def series_of(receipt: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the mails with commits that a receipt lists, in their order."""
+    listed = receipt.get("artefacts")
+    return tuple(sorted(filter(SERIES.fullmatch, listed))) if isinstance(listed, dict) else ()
+
+
+def earlier_series(folder: Path) -> set[str]:
+    """The same of what was exported into a folder before, as far as it says so."""
+    try:
+        return set(series_of(read_receipt(folder)))
+    except (UsageError, OSError):
+        return set()
 
 
 def box_of(folder: Path) -> str:
@@ -71,7 +87,8 @@ def verify_bundle(
 def _artefacts(folder: Path, receipt: Mapping[str, Any]) -> Iterator[Finding]:
     listed = receipt.get("artefacts")
     listed = listed if isinstance(listed, dict) else {}
-    for name in ARTEFACTS:
+    series = series_of(receipt)
+    for name in (*ARTEFACTS, *series):
         facts = listed.get(name)
         wanted = facts.get("sha256") if isinstance(facts, dict) else None
         found = _hash(folder / name)
@@ -81,7 +98,7 @@ def _artefacts(folder: Path, receipt: Mapping[str, Any]) -> Iterator[Finding]:
             yield _fail(name, f"its SHA-256 is {found}, the receipt says {str(wanted)[:80]}")
         else:
             yield Finding(name, "ok", f"{name} is what the receipt names", f"SHA-256 {found}", "")
-    extra = sorted({p.name for p in folder.iterdir()} - {RECEIPT, *ARTEFACTS})
+    extra = sorted({p.name for p in folder.iterdir()} - {RECEIPT, *ARTEFACTS, *series})
     if extra:
         said = ", ".join(extra[:5])
         yield Finding(

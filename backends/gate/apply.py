@@ -17,7 +17,7 @@ from backends.errors import Busy, Refused
 from backends.evidence.journal import Journal
 from backends.gate import branches, configuration, merging, moving, tried, wording, worktree
 from backends.gate.checks import require, require_acknowledged, run_checks, standing
-from backends.snapshots import ApplyOutcome, ApplyPlan, BoxCommit, CheckRow, SnapshotInfo, Trial
+from backends.snapshots import CLAIMED, ApplyOutcome, ApplyPlan, BoxCommit, CheckRow, SnapshotInfo, Trial
 from backends.trees import source as sources
 from backends.trees.git import Git
 from backends.trees.values import Source

@@ -6,6 +6,7 @@ far the journal reached; the journal then records the hash of the receipt, so th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -13,6 +14,7 @@ import os
 import secrets
 import stat
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from backends.boxes.layout import BoxPaths, state_dir
@@ -20,7 +22,9 @@ from backends.errors import ClocheError, Refused
 from backends.evidence.journal import Anchor, Journal, read, verify
 from backends.evidence.receipts import activity, export_receipt, to_bytes
 from backends.evidence.tally import project
+from backends.evidence.verify import earlier_series
 from backends.gate.checks import require
+from backends.gate.commits.series import Patch
 from backends.gate.report import render
 from backends.snapshots import ExportOutcome, ReviewView
 
@@ -37,12 +41,14 @@ def export(
     *,
     force: bool = False,
     anchor: tuple[int, str] | None = None,
+    series: Sequence[Patch] = (),
 ) -> ExportOutcome:
     """Write the three artefacts of ``review`` into ``out``, which is made if missing, and journal it.
 
-    ``anchor`` is how far the manifest says that the journal reached. ``Refused`` when a check of the gate
-    refuses, when ``out`` holds anything and ``force`` is not given, when the policy or the journal of the box
-    is not what it was. The receipt is written last: a folder without it is no export.
+    ``anchor`` is how far the manifest says that the journal reached. ``series`` are mails with the box's
+    commits, written beside; those of an earlier export into the folder go. ``Refused`` when a
+    check of the gate refuses, when ``out`` holds anything and ``force`` is not given, when the policy or the
+    journal of the box is not what it was. The receipt is written last: a folder without it is no export.
     """
     require(review.checks, "export", review.row.name)
     _same_proposal(review)
@@ -55,10 +61,15 @@ def export(
     now = round(time.time(), 3)
     report = render(review, done, reached, policy, now).encode("utf-8")
     artefacts = {PATCH: _facts(review.diff.patch), REPORT: _facts(report)}
+    artefacts |= {one.name: _facts(one.text) for one in series}
     receipt = to_bytes(export_receipt(review, done, reached, policy, artefacts, now))
     folder = _folder(out, force)
+    earlier = earlier_series(out)
     try:
-        for name, text in ((PATCH, review.diff.patch), (REPORT, report), (RECEIPT, receipt)):
+        for name in earlier - artefacts.keys():
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+        for name, text in ((PATCH, review.diff.patch), *series, (REPORT, report), (RECEIPT, receipt)):
             _write(folder, name, text)
     finally:
         os.close(folder)
@@ -68,7 +79,8 @@ def export(
     Journal(paths.journal).append(
         "export", {"out": str(out), "snapshot": review.snapshot.id, "files": files}, sync=True
     )
-    return ExportOutcome(str(out), (PATCH, REPORT, RECEIPT), review.snapshot)
+    names = (PATCH, REPORT, RECEIPT, *(one.name for one in series))
+    return ExportOutcome(str(out), names, review.snapshot)
 
 
 def _same_proposal(review: ReviewView) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from backends.evidence.journal import Anchor
 from backends.evidence.receipts import Activity, TrafficRow, decided
 from backends.evidence.visible import visible
-from backends.snapshots import CheckRow, FileChange, ReviewView, SessionRow, Trial
+from backends.snapshots import CLAIMED, BoxCommits, CheckRow, FileChange, ReviewView, SessionRow, Trial
 
 # The tree without entries, by the hash that names it (gitrepository-layout(5), extensions.objectFormat).
 EMPTY_TREES = {
@@ -33,6 +33,7 @@ def render(
     parts = [
         _head(review, anchor, now),
         _changes(review),
+        _commits(review.commits),
         _checks(review.checks),
         _decided(review),
         _tried(review),
@@ -112,6 +113,24 @@ def _many(count: int, noun: str) -> str:
 
 def _name(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
+
+
+def _commits(found: BoxCommits | None) -> str:
+    """Only where the box made any."""
+    if found is None:
+        return ""
+    said = "## What the box committed\n\n"
+    if found.keepable:
+        said += f"{_many(len(found.rows), 'commit')}, which can be kept as they are. "
+    else:
+        said += "These commits cannot be kept, so one is made of the whole:\n\n" + fenced([found.why]) + "\n"
+    if found.rows:
+        rows = (
+            f"{row.id}  {row.author} <{row.author_email}>  {_date(row.authored)}  {row.subject}"
+            for row in found.rows
+        )
+        said += f"Whom they name and when is {CLAIMED}.\n\n" + fenced(rows)
+    return said
 
 
 def _checks(checks: tuple[CheckRow, ...]) -> str:

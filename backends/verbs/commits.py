@@ -25,6 +25,7 @@ from backends.trees.borrowing import borrowed
 from backends.trees.git import Git
 
 if TYPE_CHECKING:
+    from backends.gate.commits.series import Patch
     from backends.verbs.passage import Held
     from backends.verbs.values import SessionHandle
 
@@ -346,3 +347,22 @@ def to_keep(held: Held, *, part: bool, squash: bool) -> tuple[BoxCommit, ...]:
             code="commits-not-kept",
         )
     return tuple(map(_row, kept(paths, manifest, manifest.snapshot)))
+
+
+def series(held: Held) -> tuple[Patch, ...]:
+    """The proposal's commits as mails for ``git am``. ``Refused`` where they cannot be kept, or be mails."""
+    from backends.gate.commits import series as mails
+
+    paths, manifest = held.paths, held.manifest
+    snapshot = manifest.snapshot
+    assert snapshot is not None
+    why = refusal_of(snapshot, manifest, paths)
+    if why:
+        raise Refused(
+            f"the commits of box {paths.name} cannot be written as a series",
+            why,
+            f"export one patch: cloche export {paths.name} --out DIR",
+            code="commits-not-kept",
+        )
+    found = kept(paths, manifest, snapshot)
+    return mails.make(_quarantine(paths, manifest), paths.root, snapshot["base"], found, paths.name)

@@ -76,15 +76,16 @@ class Gates(ABC):
 
         return blobs.blob(self.find(ref), oid)
 
-    def export(self, ref: str, out: Path, force: bool = False) -> ExportOutcome:
+    def export(self, ref: str, out: Path, force: bool = False, series: bool = False) -> ExportOutcome:
         """Write ``patch.diff``, ``report.md`` and ``receipt.json`` of the proposal into ``out``.
 
-        ``Refused`` when a check of the gate refuses, or ``out`` holds anything and ``force`` is not given.
+        With ``series`` also the box's commits, each as a mail for ``git am``. ``Refused`` when a check of the
+        gate refuses, ``out`` holds anything and ``force`` is not given, or a commit cannot be such a mail.
         """
         from backends.verbs import outcome
 
         paths = self.find(ref)
-        return outcome.export(paths, self._list().row(paths), self.cwd / out, force)
+        return outcome.export(paths, self._list().row(paths), self.cwd / out, force, series)
 
     def plan_apply(self, ref: str, **how: Unpack[Applying]) -> ApplyPlan:
         """The commit that ``apply`` with the same arguments would make, of the accepted part where there is

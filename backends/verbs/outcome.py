@@ -15,7 +15,7 @@ from backends.trees import source as sources
 from backends.verbs import authority, passage, proposal
 
 
-def export(paths: BoxPaths, row: BoxRow, out: Path, force: bool) -> ExportOutcome:
+def export(paths: BoxPaths, row: BoxRow, out: Path, force: bool, series: bool = False) -> ExportOutcome:
     """Write the three artefacts; see ``Engine.export``."""
     authority.require_outside("export")
     from backends.gate import export as gate
@@ -25,8 +25,16 @@ def export(paths: BoxPaths, row: BoxRow, out: Path, force: bool) -> ExportOutcom
         require(paths.name, held.manifest.state, "export")
         review = reviewing.review(paths, row)
         known = held.manifest.journal
+        from backends.verbs import commits
+
+        mails = commits.series(held) if series else ()
         done = gate.export(
-            paths, review, out, force=force, anchor=(known["count"], known["head"]) if known else None
+            paths,
+            review,
+            out,
+            force=force,
+            anchor=(known["count"], known["head"]) if known else None,
+            series=mails,
         )
         proposal.anchor(paths, held.change())
     return done

@@ -22,7 +22,7 @@ from typing import NoReturn
 
 from backends import trace
 from backends.boxes.layout import BoxPaths
-from backends.keeper import address, peer, protocol, surroundings
+from backends.keeper import address, holes, peer, protocol, surroundings
 from backends.keeper.log import Log
 from backends.keeper.main import raise_limits
 from backends.kernel import inotify, seccomp, title
@@ -70,6 +70,7 @@ def main(name: str, listening: int) -> NoReturn:
     zygote = _Zygote(socket.socket(fileno=listening), name)
     load()
     gc.collect()
+    holes.fill()
     gc.freeze()  # what is here by now is shared with every keeper
     gc.enable()
     raise_limits()  # of the keepers and their boxes

@@ -22,9 +22,6 @@ from backends.trees import source as sources
 from backends.trees.git import Git
 from backends.trees.values import Source
 
-CLAIMED = "claimed by the box"
-"""Said of the authors of commits that were made in a box: nothing vouches for them."""
-
 
 class Part(NamedTuple):
     """The accepted part of a proposal as a tree of the quarantine, and how much it is."""

@@ -59,6 +59,13 @@ class Home(NamedTuple):
     home: Path
 
 
+def pytest_configure() -> None:
+    """Let interrupts interrupt: whatever a shell starts in the background ignores SIGINT, and so would every
+    command under test."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the rooms that meet the real kernel: they run again as an unprivileged user."""
     tests = support.ROOT / "tests"

@@ -14,6 +14,7 @@ from backends.evidence import journal
 from backends.keeper.client import KeeperClient
 from tests.keeper import boxes, internet
 from tests.keeper.internet import ALLOWED, OTHER, V6, Listener, Web
+from tests.support import descriptors_of, wait_until
 
 pytestmark = pytest.mark.boundary
 BUSYBOX = "/usr/bin/busybox"
@@ -323,14 +324,14 @@ def test_five_hundred_connections_at_a_time_leave_the_keeper_its_descriptors(tmp
         with boxes.started(paths) as keeper:
             pid = keeper.call("hello")["keeper"]
             python(keeper, MANY, "1", ALLOWED)
-            before = len(os.listdir(f"/proc/{pid}/fd"))
+            before = descriptors_of(pid)
             running = boxes.Running(keeper, ["/usr/bin/python3", "-I", "-S", "-c", MANY, "500", ALLOWED])
             assert keeper.call("stat")["state"] == "running"
             assert running.finish(limit=60.0).out == b"500\n"
             assert counted(keeper) == {}
             assert python(keeper, TRY, f"tcp|{OTHER}|443").exit == 0
             assert counted(keeper) == {("net", f"{OTHER}:443"): 1}
-            assert len(os.listdir(f"/proc/{pid}/fd")) <= before
+            wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) <= before, "none is left open")
             (row,) = keeper.call("egress")["rows"]
             assert row[4] == 501
         assert journal.verify(paths.journal).problems == ()

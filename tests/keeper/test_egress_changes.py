@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from backends.errors import ClocheError, Refused
 from backends.keeper.client import KeeperClient
 from tests.keeper import boxes, internet
 from tests.keeper.internet import ALLOWED, HOSTS, OTHER, Web
+from tests.support import wait_until
 
 pytestmark = pytest.mark.boundary
 
@@ -123,9 +123,7 @@ def test_a_profile_can_have_names_looked_up_again_by_itself(tmp_path: Path) -> N
         paths = boxes.make(policy=policy._replace(net=policy.net._replace(repin=1)))
         with boxes.started(paths) as keeper:
             internet.show(tmp_path, {"other.test": (ALLOWED,)})
-            until = time.monotonic() + 20
-            while not boxes.records(paths, "repin") and time.monotonic() < until:
-                time.sleep(0.1)
+            wait_until(lambda: bool(boxes.records(paths, "repin")), "they are looked up again")
             assert keeper.call("egress")["rows"][0][2] == [ALLOWED]
         (first, *_) = boxes.records(paths, "repin")
         assert (first["who"], first["changed"]) == (

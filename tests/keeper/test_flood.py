@@ -10,9 +10,10 @@ from backends.boxes.layout import BoxPaths
 from backends.keeper import client
 from backends.keeper.client import KeeperClient
 from tests.keeper.boxes import Running, run, sh, shell
+from tests.support import wait_until
 
 SMALL = 25 << 20  # bytes of proportional set size
-PATIENT = 0.5  # seconds for an answer, on a machine that other tests use too
+PATIENT = 10.0  # seconds for an answer, however busy the machine is; how quick it is measures the bench
 
 
 def pss(keeper: KeeperClient) -> int:
@@ -37,7 +38,7 @@ def test_endless_output_that_somebody_reads(box: BoxPaths, keeper: KeeperClient)
     os.close(null)
     with client.connect(box) as other:
         assert slowest_answer(other, 2.5) < PATIENT
-    assert keeper.wait_event("exit", 10, session=session)["exit"] == 124
+    assert keeper.wait_event("exit", 60, session=session)["exit"] == 124
     assert pss(keeper) < SMALL
 
 
@@ -71,10 +72,11 @@ def test_refusals_execs_and_output_at_once(box: BoxPaths, keeper: KeeperClient) 
     os.close(null)
     with client.connect(box) as other:
         assert slowest_answer(other, 3.0) < PATIENT
+    wait_until(lambda: keeper.call("stat")["denied"] > 1000, "it is a flood")
     assert pss(keeper) < SMALL
     for number in numbers:
         keeper.call("signal", session=number, signal=9)
-        keeper.wait_event("exit", 10, session=number)
+        keeper.wait_event("exit", 60, session=number)
     assert run(keeper, "/bin/true").exit == 0
     tally = keeper.call("tally")
     assert tally["total"] == sum(row["count"] for row in tally["rows"]) + tally["others"]

@@ -20,6 +20,7 @@ from tests.keeper.relays import (
     served,
     turned_away,
 )
+from tests.support import settled
 
 
 def test_destinations_beyond_the_bound_share_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +131,7 @@ def test_a_slow_reader_makes_the_sender_wait_and_loses_nothing() -> None:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
             client.settimeout(LIMIT)
             client.connect(one.address)
-            _until_still(sent)
+            settled(lambda: sent[0])
             assert sent[0] < size
             held: list[int] = []
             one.call(lambda: held.append(one.relay.scratch.held))
@@ -139,14 +140,6 @@ def test_a_slow_reader_makes_the_sender_wait_and_loses_nothing() -> None:
         assert len(data) == sent[0]
         assert data == (block * (size // len(block) + 1))[: len(data)]
         one.settle(lambda: one.relay.scratch.held == 0)
-
-
-def _until_still(count: list[int]) -> None:
-    until = time.monotonic() + LIMIT
-    before = -1
-    while before != count[0] and time.monotonic() < until:
-        before = count[0]
-        time.sleep(0.3)
 
 
 def test_many_slow_readers_hold_no_more_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:

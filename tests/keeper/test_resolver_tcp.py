@@ -165,7 +165,7 @@ def test_without_descriptors_connections_wait_for_one(world: World, monkeypatch:
         assert len(world.resolver._server) == 0
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not len(world.resolver._server) and time.monotonic() < until:
         world.loop.step(0.05)
     assert said(dnslib.DNSRecord.parse(received(world, client)))[0] == 0

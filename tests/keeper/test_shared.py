@@ -121,7 +121,7 @@ def test_memory_in_files_without_a_name_counts_for_the_limit(home: Home) -> None
         if "cgroup" in held["resources.mem"]:
             pytest.skip("needs an unprivileged user: a control group holds the memory here")
         innocent = Running(keeper, ["/bin/sleep", "60"])
-        assert run(keeper, PYTHON, "-c", eater, limit=20).exit == 137
+        assert run(keeper, PYTHON, "-c", eater, limit=50).exit == 137
         rows = {(one["kind"], one["object"], one["count"]) for one in keeper.call("tally")["rows"]}
         assert rows == {("limit", "memory", 1)}
         assert len(keeper.call("processes")["processes"]) == 1
@@ -135,7 +135,7 @@ def test_empty_files_count_for_the_disk_limit(home: Home) -> None:
         "import time\nfor n in range(6000): open(f'/work/f{n}', 'w').close()\nprint('made'); time.sleep(60)\n"
     )
     with boxes.started(paths) as keeper:
-        assert run(keeper, PYTHON, "-c", code, limit=20).exit == 137
+        assert run(keeper, PYTHON, "-c", code, limit=50).exit == 137
         assert [(one["kind"], one["object"]) for one in keeper.call("tally")["rows"]] == [("limit", "disk")]
 
 

@@ -260,14 +260,14 @@ def test_a_keeper_s_failure_is_told_at_once_though_a_zygote_stands_still(
     """A request that was given up holds a copy of what it was sent."""
     monkeypatch.setattr(start, "ZYGOTE_PATIENCE", 0.2)
     monkeypatch.setattr(start, "_spawn", lambda *_: None)  # one that ends without a word
-    monkeypatch.setattr(start, "START_TIMEOUT", 20.0)
+    monkeypatch.setattr(start, "START_TIMEOUT", 60.0)
     os.kill(zygote, signal.SIGSTOP)
     try:
         began = time.monotonic()
         with pytest.raises(ClocheError) as raised:
             start.launch(box)
         assert raised.value.code == "keeper-failure"
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 50
     finally:
         os.kill(zygote, signal.SIGCONT)
     wait_until(lambda: "nobody waits" in log(), "the request is dropped")

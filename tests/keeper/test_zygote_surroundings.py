@@ -224,4 +224,4 @@ def test_a_known_layer_still_starts_boxes(engine: Engine, streams: Streams) -> N
     for _ in range(3):
         assert engine.run("a", ["/usr/bin/python3", "-c", GOOD], streams=streams).exit == 0
         engine.stop("a")
-    assert layer_known(only())
+    wait_until(lambda: layer_known(only()), "it is watched, and no comparison is at work")

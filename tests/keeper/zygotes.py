@@ -37,7 +37,7 @@ def living() -> list[int]:
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
         try:
-            held = [os.readlink(link) for link in entry.joinpath("fd").iterdir()]
+            held = links(int(entry.name)).values()
         except OSError:
             continue  # gone, or somebody else's
         if any(name.startswith(place) and ".lock" in name for name in held):

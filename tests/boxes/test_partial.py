@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from backends.errors import Busy, ClocheError, Refused, UsageError
 from backends.evidence.journal import verify
 from backends.gate import moving
 from backends.gate.patch import ACCEPTED, REJECTED, everything, selected_patch
+from backends.snapshots import ApplyOutcome
 from backends.trees import layers
 from backends.trees.source import base_ref
 from backends.verbs import rebasing
@@ -78,6 +80,13 @@ def decide(engine: Engine) -> bytes:
         return selected_patch(desk.git, desk.selection())
 
 
+def take(engine: Engine, **how: Any) -> ApplyOutcome:
+    """Apply after whatever the gate warns of was acknowledged."""
+    with engine.decisions("b", "ann") as desk:
+        desk.acknowledge(row.key for row in desk.warnings())
+    return engine.apply("b", **how)
+
+
 def refs(repo: Path) -> dict[str, str]:
     """All references but the journal's anchor, which every act moves."""
     lines = support.git(repo, "for-each-ref", "--format=%(refname) %(objectname)").splitlines()
@@ -109,8 +118,8 @@ def test_exactly_the_accepted_part_lands_and_the_rest_stays(
     plan = engine.plan_apply("b", as_name="t", message="take some\n\nSigned-off-by: A <a@b.invalid>")
     assert refs(repo) == before and (plan.tree, plan.parents, plan.partial) == (wanted, (base,), True)
     assert plan.accepted and plan.left and plan.combination == "combination not run"
-    done = engine.apply(
-        "b", as_name="t", message="take some\n\nSigned-off-by: A <a@b.invalid>", part=True, seen=plan
+    done = take(
+        engine, as_name="t", message="take some\n\nSigned-off-by: A <a@b.invalid>", part=True, seen=plan
     )
     assert (done.tree, done.accepted, done.left) == (wanted, plan.accepted, plan.left)
     assert support.git(repo, "rev-parse", "main^{tree}") == wanted
@@ -144,7 +153,7 @@ def test_the_box_goes_on_with_the_rest_and_all_of_it_lands_in_the_end(engine: En
     decide(engine)
     whole = engine.review("b").snapshot.id
     lower = layers.used(engine.find("b"))
-    first = engine.apply("b", as_name="t", part=True)
+    first = take(engine, as_name="t", part=True)
     # Started anew, the box sees its files as it left them, and its own repository as it was.
     run(engine, "test ! -e gone; test -L link; grep -q 'LINE 30' lines; test -f docs; test -x tool")
     run(engine, f'test "$(git rev-parse HEAD)" = {first.old}; echo more >> fresh; echo later > later')
@@ -156,13 +165,13 @@ def test_the_box_goes_on_with_the_rest_and_all_of_it_lands_in_the_end(engine: En
     assert view.progress is not None and view.progress.rejected, "what was rejected is still rejected"
     with engine.decisions("b", "ann") as desk:
         desk.set([(b"later", desk.file(b"later").all)], ACCEPTED)
-    second = engine.apply("b", as_name="t", part=True)
+    second = take(engine, as_name="t", part=True)
     assert support.git(repo, "diff", "--name-only", "HEAD^", "HEAD") == "later"
     assert engine.snapshot_diff("b").tree == snapshot.id
     engine.propose("b")
     with engine.decisions("b", "ann") as desk:
         desk.set(everything(desk.patch), ACCEPTED)
-    third = engine.apply("b", as_name="t", part=True)
+    third = take(engine, as_name="t", part=True)
     assert not third.partial and third.old == second.new and third.tree == snapshot.id
     assert support.git(repo, "rev-parse", "main^{tree}") == snapshot.id
     assert support.git(repo, "status", "--porcelain") == "?? cloche.toml"
@@ -173,7 +182,7 @@ def test_the_box_goes_on_with_the_rest_and_all_of_it_lands_in_the_end(engine: En
 
 def test_the_rest_in_turn_can_be_undone_by_the_box_itself(engine: Engine) -> None:
     decide(engine)
-    engine.apply("b", as_name="t", part=True)
+    take(engine, as_name="t", part=True)
     # Back to what was taken, file by file: nothing is left to propose.
     run(
         engine,
@@ -185,7 +194,7 @@ def test_the_rest_in_turn_can_be_undone_by_the_box_itself(engine: Engine) -> Non
 
 def test_what_was_taken_stays_tracked_when_the_box_ignores_it_later(engine: Engine) -> None:
     decide(engine)
-    engine.apply("b", as_name="t", part=True)
+    take(engine, as_name="t", part=True)
     run(
         engine,
         "mkdir build; echo x > build/x; printf '%s\\n' data build fresh gone > .gitignore; echo y > gone",
@@ -196,7 +205,7 @@ def test_what_was_taken_stays_tracked_when_the_box_ignores_it_later(engine: Engi
     engine.propose("b")
     with engine.decisions("b", "ann") as desk:
         desk.set([(b".gitignore", desk.file(b".gitignore").all)], ACCEPTED)
-    assert engine.apply("b", as_name="t", part=True).partial
+    assert take(engine, as_name="t", part=True).partial
     assert b"data" not in {change.path for change in engine.snapshot_diff("b").changes}
 
 
@@ -204,7 +213,7 @@ def test_undo_brings_branch_checkout_and_box_back(engine: Engine, repo: Path) ->
     base = everywhere(repo)
     decide(engine)
     whole = engine.review("b").snapshot
-    done = engine.apply("b", as_name="t", part=True)
+    done = take(engine, as_name="t", part=True)
     undone = engine.unapply("b", as_name="t")
     assert (undone.old, undone.new, undone.state) == (done.new, done.old, "idle")
     assert everywhere(repo)[:3] == base[:3] and (repo / "gone").exists() and not (repo / "data").exists()
@@ -216,17 +225,17 @@ def test_undo_brings_branch_checkout_and_box_back(engine: Engine, repo: Path) ->
     assert again[:3] == whole[:3]
     progress = engine.review("b").progress
     assert progress is not None and progress.accepted, "the same proposal has the same decisions"
-    engine.apply("b", as_name="t", part=True)
+    take(engine, as_name="t", part=True)
     kinds = [record.kind for record in engine.journal("b")]
     assert kinds.count("apply") == 2 and kinds.count("unapply") == 1 and kinds.count("base") == 3
 
 
 def test_undo_of_a_whole_apply_makes_the_box_proposed_again(engine: Engine, repo: Path) -> None:
     before = everywhere(repo)
-    engine.apply("b", as_name="t")
+    take(engine, as_name="t")
     assert engine.unapply("b", as_name="t").state == "proposed"
     assert everywhere(repo)[:3] == before[:3]
-    assert engine.apply("b", as_name="t").tree == engine.review("b").snapshot.id
+    assert take(engine, as_name="t").tree == engine.review("b").snapshot.id
 
 
 @pytest.mark.parametrize("act", ["apply", "unapply"])
@@ -236,7 +245,7 @@ def test_a_crash_around_the_swap_is_settled_by_whoever_comes_next(
 ) -> None:
     decide(engine)
     if act == "unapply":
-        engine.apply("b", as_name="t", part=True)
+        take(engine, as_name="t", part=True)
     before, swap = load(engine.find("b")), moving.swap_refs
 
     def dying(*args: object) -> None:
@@ -249,7 +258,7 @@ def test_a_crash_around_the_swap_is_settled_by_whoever_comes_next(
         patched.setattr(rebasing, "settle", lambda held: None)  # nothing runs after a crash
         patched.setattr(moving, "_bring_back", lambda *args: None)
         with pytest.raises(Crash):
-            engine.apply("b", as_name="t", part=True) if act == "apply" else engine.unapply("b", as_name="t")
+            take(engine, as_name="t", part=True) if act == "apply" else engine.unapply("b", as_name="t")
     assert load(engine.find("b")).pending is not None
     if act == "apply" and not happened:
         engine.reopen("b")
@@ -268,7 +277,7 @@ class Crash(BaseException):
 @pytest.mark.parametrize("how", ["moved", "dirty", "proposed"])
 def test_undo_refuses_and_changes_nothing(engine: Engine, repo: Path, how: str) -> None:
     decide(engine)
-    engine.apply("b", as_name="t", part=True)
+    take(engine, as_name="t", part=True)
     if how == "moved":
         support.git(repo, "commit", "-q", "--allow-empty", "-m", "more")
     elif how == "dirty":
@@ -291,10 +300,10 @@ def test_a_part_is_merged_onto_a_branch_that_moved_on(engine: Engine, repo: Path
     support.git(repo, "commit", "-q", "-m", "meanwhile")
     before = everywhere(repo)
     with pytest.raises(Refused) as caught:
-        engine.apply("b", as_name="t", part=True, squash=True)
+        take(engine, as_name="t", part=True, squash=True)
     assert caught.value.code == "partial-squash" and everywhere(repo) == before
     plan = engine.plan_apply("b", as_name="t")
-    done = engine.apply("b", as_name="t", part=True)
+    done = take(engine, as_name="t", part=True)
     assert (done.mode, done.tree) == ("merge", plan.tree)
     assert tuple(support.git(repo, "log", "-1", "--format=%P").split()) == plan.parents
     rest = engine.snapshot_diff("b")
@@ -302,7 +311,7 @@ def test_a_part_is_merged_onto_a_branch_that_moved_on(engine: Engine, repo: Path
     engine.propose("b")
     with engine.decisions("b", "ann") as desk:
         desk.set(everything(desk.patch), ACCEPTED)
-    engine.apply("b", as_name="t", part=True)
+    take(engine, as_name="t", part=True)
     assert (repo / "other").read_bytes() == b"other\n" and (repo / "link").is_symlink()
     assert support.git(repo, "status", "--porcelain") == "?? cloche.toml"
 
@@ -313,9 +322,9 @@ def test_onto_a_new_branch_leaves_the_recorded_one(engine: Engine, repo: Path) -
     for name, kind in (("main", Refused), ("main/x", Refused), ("a..b", UsageError), ("-x", UsageError),
                        ("@{-1}", UsageError), ("a b", UsageError)):  # fmt: skip
         with pytest.raises(kind):
-            engine.apply("b", as_name="t", part=True, onto=name)
+            take(engine, as_name="t", part=True, onto=name)
         assert everywhere(repo) == before
-    done = engine.apply("b", as_name="t", part=True, onto="topic/some")
+    done = take(engine, as_name="t", part=True, onto="topic/some")
     assert (done.branch, done.old) == ("refs/heads/topic/some", "")
     after = refs(repo)
     assert after.pop("refs/heads/topic/some") == done.new and after.pop(base_ref("b")) == done.new
@@ -374,7 +383,7 @@ def test_nothing_of_it_is_done_for_a_caller_inside_a_box(
 
 def _refused(engine: Engine, **words: object) -> str:
     with pytest.raises(ClocheError) as caught:
-        engine.apply("b", as_name="t", **words)  # type: ignore[arg-type]
+        take(engine, as_name="t", **words)
     return caught.value.code
 
 
@@ -389,7 +398,7 @@ def test_what_the_gate_refuses_can_be_left_out_and_not_taken(repo: Path) -> None
     with engine.decisions("b", "ann") as desk:
         desk.set([(b"leak", desk.file(b"leak").all)], REJECTED)
         desk.set([(b"ok", desk.file(b"ok").all)], ACCEPTED)
-    engine.apply("b", as_name="t", part=True)
+    take(engine, as_name="t", part=True)
     assert (repo / "ok").exists() and not (repo / "leak").is_symlink()
     engine.stop("b")
 
@@ -402,7 +411,7 @@ def test_a_box_that_is_a_worktree_of_the_repository_goes_on_as_well(repo: Path) 
     engine.propose("b")
     text = decide(engine)
     base = support.git(repo, "rev-parse", "main")
-    done = engine.apply("b", as_name="t", part=True)
+    done = take(engine, as_name="t", part=True)
     assert by_git_apply(repo, base, text, repo.parent / "w") == done.tree
     run(engine, f'test "$(git rev-parse HEAD)" = {base}; test -f docs; echo later > later')
     engine.stop("b")
@@ -425,7 +434,9 @@ def test_the_command_line_says_that_the_combination_was_not_run(
     shown = cli("apply", "b", "--dry-run")
     assert shown.code == 0 and "combination not run" in shown.out and "Cloche-Partial" in shown.out
     plan = json.loads(cli("apply", "b", "--dry-run", "--as", "t", "--json").out)["plan"]
-    done = cli("apply", "b", "--as", "t")
+    refused = cli("apply", "b", "--as", "t")
+    assert refused.code == 3 and "tool: became executable" in refused.err
+    done = cli("apply", "b", "--as", "t", "--acknowledge", "all")
     assert done.code == 0 and "combination not run" in done.out
     assert support.git(repo, "rev-parse", "main^{tree}") == plan["tree"]
     assert support.git(repo, "log", "-1", "--format=%B") == plan["message"].strip()

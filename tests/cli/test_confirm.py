@@ -36,25 +36,44 @@ def snapshot(cli: Cli) -> str:
 def test_yes_applies_what_was_named(snapshot: str, repo: Path, cli: Cli) -> None:
     tip = support.git(repo, "rev-parse", "main")
     with Screen(repo, "apply", "b", cols=200) as screen:
-        text = screen.until(b"type yes to apply: ").decode()
+        text = screen.until(b"type y to acknowledge: ").decode()
         assert "branch main" in text and tip[:12] in text and snapshot in text
         assert "policy" in text and ".github/workflows/a.yml" in text, "what the gate flags is said before"
+        screen.type(b"y\n")
+        screen.until(b"type yes to apply: ")
         screen.type(b"yes\n")
         assert screen.wait() == 0
     assert support.git(repo, "rev-parse", "main^{tree}") == snapshot
     records = json.loads(cli("log", "b", "--json").out)["records"]
     applied = next(r["data"] for r in records if r["kind"] == "apply")
     assert applied["scripted"] is False
+    (seen,) = (r["data"] for r in records if r["kind"] == "acknowledged")
+    assert seen["scripted"] is False and seen["who"] == applied["who"] and seen["snapshot"] == snapshot
+    assert [one["path"] for one in seen["warnings"]] == [".github/workflows/a.yml"]
+    assert applied["acknowledged"] == [one["key"] for one in seen["warnings"]]
 
 
 @pytest.mark.parametrize("answer", [b"no\n", b"\n", b"y\n", b"\x04"])
 def test_anything_else_applies_nothing(snapshot: str, repo: Path, answer: bytes) -> None:
     tip = support.git(repo, "rev-parse", "main")
-    with Screen(repo, "apply", "b") as screen:
+    with Screen(repo, "apply", "b", "--acknowledge", "all") as screen:
         screen.until(b"type yes to apply: ")
         screen.type(answer)
         assert screen.wait() == 3
     assert support.git(repo, "rev-parse", "main") == tip
+
+
+@pytest.mark.parametrize("answer", [b"no\n", b"\n", b"\x04"])
+def test_a_warning_that_is_not_acknowledged_ends_it(
+    snapshot: str, repo: Path, cli: Cli, answer: bytes
+) -> None:
+    tip = support.git(repo, "rev-parse", "main")
+    with Screen(repo, "apply", "b", cols=200) as screen:
+        screen.until(b"type y to acknowledge: ")
+        screen.type(answer)
+        assert screen.wait() == 3
+    assert support.git(repo, "rev-parse", "main") == tip
+    assert json.loads(cli("review", "b", "--json").out)["acknowledged"] == []
 
 
 def test_a_part_is_told_as_one_and_what_moved_meanwhile_is_named(snapshot: str, repo: Path, cli: Cli) -> None:

@@ -11,10 +11,17 @@ LINK = 0o120000
 BRANCH = "refs/heads/main"
 
 
+class Everything:
+    """The keys of all warnings there may be: these tests are about what comes after."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
 def run(
     world: World, tree: str, *, squash: bool = False, scripted: bool = False, branch: str = BRANCH
 ) -> ApplyOutcome:
-    request = Request(branch, "me", scripted, squash, "add a greeting", "d" * 64)
+    request = Request(branch, "me", scripted, squash, "add a greeting", "d" * 64, acknowledged=Everything())
     return apply(world.paths, world.source, world.snapshot(tree), request)[0]
 
 

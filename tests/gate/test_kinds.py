@@ -71,7 +71,7 @@ def test_bytes_names_and_modes_round_trip_by_export_and_by_apply(cli: Cli, repo:
         b"link": (0o120000, b"src/add.py"),
     }
     fresh = disk(carried(cli, repo, "bytes"))
-    ok(cli("apply", "bytes", "--as", "test"))
+    ok(cli("apply", "bytes", "--as", "test", "--acknowledge", "all"))
     applied = disk(repo)
     for path, content in expected.items():
         assert fresh[path] == content and applied[path] == content, path
@@ -124,7 +124,7 @@ def test_hooks_written_in_the_box_never_run_on_the_host(cli: Cli, repo: Path, tm
     report = (out / "report.md").read_text()
     assert "warn    hooks           .husky/_/pre-commit" in report
     assert "warn    runs-by-itself  .gitattributes" in report
-    ok(cli("apply", "hooks", "--as", "test"))
+    ok(cli("apply", "hooks", "--as", "test", "--acknowledge", "all"))
     assert not marker.exists()
     support.write_files(repo, {"mine": b"x"})
     support.git(repo, "add", "-A")
@@ -169,7 +169,7 @@ def test_no_program_that_the_boxs_git_configuration_names_runs_on_the_host(
     ok(cli("export", "keys", "--out", str(out)))
     ok(cli("verify", str(out)))
     planted = (Engine(repo).find("keys").repo / "config").read_text()
-    ok(cli("apply", "keys", "--as", "test"))
+    ok(cli("apply", "keys", "--as", "test", "--acknowledge", "all"))
     assert list(ran.iterdir()) == []
     assert (repo / "README.md").read_bytes().endswith(b"edited\n")
     report = (out / "report.md").read_text()
@@ -209,7 +209,7 @@ def test_a_conflict_changes_nothing_and_the_box_goes_on_beside_its_sibling(cli: 
     support.write_files(repo, {"README.md": b"ours\n"})
     support.git(repo, "commit", "-qam", "ours")
     before = (support.git(repo, "for-each-ref", "refs/heads"), disk(repo), (repo / ".git/index").read_bytes())
-    refused = cli("apply", "loser", "--as", "test")
+    refused = cli("apply", "loser", "--as", "test", "--acknowledge", "all")
     assert refused.code == 5 and "README.md" in refused.err and "reopen" in refused.err
     assert (
         support.git(repo, "for-each-ref", "refs/heads"),
@@ -224,7 +224,7 @@ def test_a_conflict_changes_nothing_and_the_box_goes_on_beside_its_sibling(cli: 
     ok(cli("rm", "loser"))
     python(cli, "sibling", "import subprocess; subprocess.run(['git', 'status'], check=True)")
     ok(cli("propose", "sibling"))
-    ok(cli("apply", "sibling", "--as", "test"))
+    ok(cli("apply", "sibling", "--as", "test", "--acknowledge", "all"))
     assert (repo / "fine.txt").read_bytes() == b"fine\n"
     support.git(repo, "fsck", "--strict")
 
@@ -249,7 +249,10 @@ def test_what_no_repository_may_hold_is_refused_and_named(
     python(cli, "bad", program)
     objects = set((repo / ".git" / "objects").rglob("*"))
     proposed = cli("propose", "bad")
-    for act in (("export", "bad", "--out", str(repo.parent / "out")), ("apply", "bad", "--as", "test")):
+    for act in (
+        ("export", "bad", "--out", str(repo.parent / "out")),
+        ("apply", "bad", "--as", "test", "--acknowledge", "all"),
+    ):
         done = cli(*act)
         assert done.code == 3, (done.code, done.err)
         assert named in proposed.err + done.err
@@ -280,7 +283,7 @@ def test_a_commit_in_a_submodule_never_becomes_a_dangling_pointer(
         "open('beside', 'w').write('x')\n",
     )
     cli("propose", "mover")
-    done = cli("apply", "mover", "--as", "test")
+    done = cli("apply", "mover", "--as", "test", "--acknowledge", "all")
     assert done.code in (0, 3), done.err
     assert support.git(repo, "rev-parse", "HEAD:mod") == pointer
     support.git(repo, "fsck", "--strict")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from backends.errors import Refused
 from backends.evidence.visible import hidden, name_of, text_of
-from backends.gate import content, installs
+from backends.gate import content, installs, lfs
 from backends.gate.objects import FOLDER, GITLINK, Entry, contents, listing, sizes
 from backends.gate.rows import REFUSED, WARNED, Rows
 from backends.gate.settings import changed_settings
@@ -221,6 +221,9 @@ def _check_file(rows: Rows, change: _Change, blobs: dict[str, bytes]) -> None:
     for check in sorted(kinds & {"policy", "agent-config"}):
         for said in changed_settings(name, old, new):
             rows.add(check, WARNED, said[:500], path)
+    pointer = lfs.said(old, new)
+    if pointer:
+        rows.add("lfs", WARNED, pointer, path)
     if change.new is None or not change.is_file(change.new):
         return
     if new is None:

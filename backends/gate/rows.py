@@ -32,6 +32,7 @@ CHECKS: dict[str, str] = {
     "lock-file": "no lock file was touched",
     "executable": "no executable bit was changed",
     "large": "no changed file is large",
+    "lfs": "no pointer of Git LFS was touched",
     "binary": "no changed file is binary",
     "invisible-name": "no changed name holds invisible or reordering characters",
     "invisible-text": "no added line holds invisible, reordering or control characters",

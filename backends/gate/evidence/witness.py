@@ -1,0 +1,106 @@
+"""When the proposed files were last changed, beside when sessions of the box ran. Pure.
+
+A file's change time (ctime, inode(7)) is set by the kernel to its clock at every change of content, mode,
+name or owner, and no call sets it to anything else; modification times can be set to anything and are not
+looked at. So a change time outside of every session proves that something else than a recorded session
+touched the file last, or that the host's clock was set. It proves no more: a change during a session can have
+come from outside just then, and one from outside disappears behind a later one. What was removed has no time.
+At tier ``workspace`` a process of the box can reach everything, the journal included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from backends.gate.evidence.commands import is_test
+from backends.snapshots import JournalRecord
+from backends.snapshots_evidence import InnerTest, Outside
+
+SLACK = (
+    0.1  # seconds: the kernel's clock for files ticks in up to 10 ms, and records are written beside the act
+)
+MOST_OUTSIDE = 200
+MOST_TESTS = 50  # different command lines
+
+Spans = list[tuple[float, float]]
+
+
+def witness(records: Iterable[JournalRecord], changed: Mapping[bytes, float | None]) -> dict[str, Any]:
+    """What a proposal keeps of it, as JSON values. ``changed``: paths with the change time of the file that
+    is there now, ``None`` where there is none."""
+    sessions: dict[int, tuple[float, float]] = {}
+    alive: Spans = []
+    tests: dict[tuple[str, ...], int] = {}
+    asked: set[tuple[str, ...]] = set()
+    since = 0.0
+    for record in records:
+        data, number = record.data, record.data.get("session")
+        if record.kind == "session-start" and type(number) is int:
+            sessions[number] = (record.time, float("inf"))
+            asked.add(_words(data))
+        elif record.kind == "session-exit" and type(number) is int and number in sessions:
+            sessions[number] = (sessions[number][0], record.time)
+        elif record.kind == "transition" and data.get("to") == "running":
+            alive.append((record.time, float("inf")))
+        elif record.kind == "transition" and data.get("from") == "running" and alive:
+            alive[-1] = (alive[-1][0], record.time)
+            sessions = {n: (a, min(b, record.time)) for n, (a, b) in sessions.items()}
+        elif record.kind == "base":
+            since = record.time
+            tests = {}
+        elif record.kind == "exec":
+            words = _words(data)
+            if is_test(words) and (words in tests or len(tests) < MOST_TESTS):
+                tests[words] = tests.get(words, 0) + 1
+    times = {path: when for path, when in changed.items() if when is not None}
+    spans = list(sessions.values())
+    outside = [
+        Outside(path, when, _within(alive, when))
+        for path, when in sorted(times.items())
+        if not _within(spans, when)
+    ]
+    return {
+        "since": since,
+        "last": max(times.values(), default=None),
+        "untimed": len(changed) - len(times),
+        "outside": [
+            [one.path.decode("utf-8", "surrogateescape"), round(one.time, 3), one.alive]
+            for one in outside[:MOST_OUTSIDE]
+        ],
+        "more": max(0, len(outside) - MOST_OUTSIDE),
+        "tests": [[list(words), times] for words, times in tests.items() if words not in asked],
+    }
+
+
+def outside_of(kept: Mapping[str, Any]) -> tuple[Outside, ...]:
+    """The files that :func:`witness` found, from what was kept."""
+    return tuple(
+        Outside(path.encode("utf-8", "surrogateescape"), when, alive)
+        for path, when, alive in kept.get("outside", [])
+    )
+
+
+def inner_tests(kept: Mapping[str, Any]) -> tuple[InnerTest, ...]:
+    """The test commands that processes of the box started by themselves."""
+    return tuple(InnerTest(tuple(words), times) for words, times in kept.get("tests", []))
+
+
+def covers(last: float | None, started: float, ended: float | None) -> str:
+    """How a session lies to the last change: after it, during it, before it; "" where that is not known."""
+    if last is None:
+        return ""
+    if started >= last:
+        return "after"
+    if ended is None:
+        return ""
+    return "before" if ended < last - SLACK else "during"
+
+
+def _within(spans: Spans, when: float) -> bool:
+    return any(start - SLACK <= when <= end + SLACK for start, end in spans)
+
+
+def _words(data: Mapping[str, object]) -> tuple[str, ...]:
+    argv = data.get("argv")
+    return tuple(map(str, argv)) if isinstance(argv, list) else ()

@@ -40,7 +40,7 @@ class Rejected(NamedTuple):
     path: bytes
     where: str  # "lines 3-9", "removed lines 4-6", "its mode", "the whole file"
     lines: tuple[bytes, ...] = ()  # as in the patch, with their sign; the first of them, none of a property
-    count: int = 0  # of all of them
+    total: int = 0  # of all of them
 
 
 def name(paths: BoxPaths) -> str:
@@ -99,7 +99,7 @@ def _comment(comment: ReviewComment, stale: bool) -> str:
 
 
 def _rejected(part: Rejected) -> str:
-    more = part.count - len(part.lines)
+    more = part.total - len(part.lines)
     lines = [f"{visible(part.path)}, {part.where}"]
     lines += [line.decode("utf-8", "surrogateescape") for line in part.lines]
     lines += [f"... and {more} more lines"] if more else []

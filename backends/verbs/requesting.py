@@ -64,8 +64,16 @@ def request_changes(
             code="no-proposal",
         )
     session = _tell(paths, manifest, who, to_session)
-    told = (standing[key] for key in ("snapshot", "file", "digest", "comments", "rejected"))
-    return RequestOutcome(paths.key, *told, manifest.state, session)
+    return RequestOutcome(
+        paths.key,
+        standing["snapshot"],
+        standing["file"],
+        standing["digest"],
+        standing["comments"],
+        standing["rejected"],
+        manifest.state,
+        session,
+    )
 
 
 def _make(paths: BoxPaths, who: str, summary: str | None, *, scripted: bool) -> RequestOutcome:

@@ -95,7 +95,7 @@ def test_rejected_lines_are_quoted_with_their_numbers(world: World) -> None:
     ]
     history = History().set([(b"big", files[b"big"].new_lines(2, 99)), (b"f", Marks())], REJECTED)
     (one,) = rejected(patch, history.now)
-    assert (one.where, one.lines, one.count) == ("added lines 2-99", (b"+x",) * QUOTED, 98)
+    assert (one.where, one.lines, one.total) == ("added lines 2-99", (b"+x",) * QUOTED, 98)
     assert f"... and {98 - QUOTED} more lines" in render(SNAPSHOT, "", (), (), (one,))
     assert files[b"tool"].part(MODE) == files[b"tool"].all
 

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from app.cli import commits
+from app.cli import commits, trying
 from app.cli.acknowledging import sentence
 from app.cli.context import Context
 from app.cli.render import diff_size
@@ -46,6 +46,9 @@ def review(context: Context, args: argparse.Namespace) -> int:
             moved=done.moved,
             acknowledged=done.acknowledged,
             commits=view.commits,
+            combination=view.combination,
+            tried=view.tried,
+            ignored=view.ignored,
         )
         return 0
     context.say(f"proposed {view.snapshot.id}: {diff_size(view.snapshot.stat)}")
@@ -74,6 +77,8 @@ def review(context: Context, args: argparse.Namespace) -> int:
         ],
         right=(2, 3, 4),
     )
+    for line in trying.lines(view):
+        context.say(line)
     _blocked(context, done.files)
     for comment in done.comments:
         where = f"{visible(comment.path)}:{'-' if comment.side == 'old' else ''}{comment.line or ''}"

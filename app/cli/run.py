@@ -21,7 +21,7 @@ PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.S
 PATIENCE = 3  # interrupts in vain before the command is left to itself
 
 
-class _Passing:
+class Passing:
     """Passes signals on to the session; before there is one, they end us as usual."""
 
     def __init__(self) -> None:
@@ -95,9 +95,9 @@ def quick(words: list[str]) -> int:
 
 def carry_out(engine: Engine, box: str, command: list[str], *, cwd: str = "", as_json: bool = False) -> int:
     """Run ``command`` in ``box`` between our own streams; returns its exit code."""
-    passing = _Passing()
+    passing = Passing()
     try:
-        result = engine.run(box, command, streams=_streams(), on_session=passing, cwd=cwd)
+        result = engine.run(box, command, streams=own_streams(), on_session=passing, cwd=cwd)
     finally:
         passing.restore()
     if as_json:
@@ -108,7 +108,7 @@ def carry_out(engine: Engine, box: str, command: list[str], *, cwd: str = "", as
     return result.exit
 
 
-def _streams() -> Streams:
+def own_streams() -> Streams:
     """Our own three streams; what goes to a terminal passes the filter, a pipe or file gets every byte."""
     screens: list[Callable[[bytes], bytes] | None] = [None, None]
     for fd in (1, 2):

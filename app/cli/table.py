@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.cli.table_apply import APPLY_VERBS
+from app.cli.table_compare import COMPARE_VERBS
 from app.cli.table_denials import DENIAL_VERBS
 from app.cli.table_egress import EGRESS_VERBS
 from app.cli.table_request import REQUEST_VERBS
@@ -252,6 +253,7 @@ VERBS: tuple[Verb, ...] = (
         (BOX, Param(("--stop",), "end the box's processes first", "flag")),
     ),
     *REVIEW_VERBS,
+    *COMPARE_VERBS,
     *REQUEST_VERBS,
     Verb(
         "reopen",

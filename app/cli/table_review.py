@@ -69,6 +69,23 @@ REVIEW_VERBS: tuple[Verb, ...] = (
                 "`tree`, `parents`, `subject`, `message`, `author`, `author_email`, `authored`, "
                 "`committer`, `committer_email`, `committed`, `encoding`; people are what the box claims)",
             ),
+            Field(
+                "combination",
+                "string",
+                "whole, or of an accepted part ran or not-run: whether exactly it was tried (`cloche try`)",
+            ),
+            Field(
+                "tried",
+                "list",
+                "what was tried of this proposal: the members of `cloche.try/1` but `fresh`, `cpu` and "
+                "`peak_rss`; `box` is the fresh box's name, `fits`: it is what is accepted now",
+            ),
+            Field(
+                "ignored",
+                "ignored",
+                "files in the tree that ignore rules name: `total`, `names` of the first (a folder ends in "
+                "a slash)",
+            ),
         ),
         (BOX,),
     ),

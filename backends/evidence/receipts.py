@@ -190,7 +190,7 @@ def decided(review: ReviewView) -> dict[str, object] | None:
 
 
 def _combination(review: ReviewView) -> str:
-    last = next((one for one in reversed(review.tried) if one.fits and not one.onto), None)
+    last = next((one for one in reversed(review.tried) if one.fits and one.tree == one.taken), None)
     return NOT_RUN if last is None else f"{RAN}, exit {last.exit}"
 
 

@@ -158,7 +158,7 @@ def _decided(review: ReviewView) -> str:
     if done["combination"]:
         said += (
             f"\nOnly what is accepted is applied by `cloche apply`: {done['combination']}. What ran in the "
-            "box had the rest beside it.\n"
+            f"box had the rest beside it{'; see what was tried' if review.tried else ''}.\n"
         )
     return said
 

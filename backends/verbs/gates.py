@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SnapshotInfo,
         UnapplyOutcome,
     )
+    from backends.snapshots_compare import Comparison
     from backends.snapshots_moved import RebaseOutcome, UnapplyPlan
     from backends.snapshots_request import RequestOutcome
     from backends.verbs.listing import Lister
@@ -180,6 +181,26 @@ class Gates(ABC):
         from backends.verbs import outcome
 
         return outcome.verify(self.cwd / folder)
+
+    def compare(self, refs: Sequence[str]) -> Comparison:
+        """Boxes side by side: of each its proposal, or what it holds at this moment, and its evidence.
+
+        ``UsageError`` for fewer than two boxes, more than ``comparing.MOST_BOXES``, or one that is named
+        twice. A live box stands still while it is read.
+        """
+        from backends.verbs import comparing
+
+        found = [self.find(ref) for ref in refs]
+        return comparing.compare([(paths, self._list().row(paths)) for paths in found])
+
+    def between(self, one: str, other: str, path: bytes, trees: tuple[str, str]) -> Diff:
+        """How a file of box ``one`` differs from that of ``other``, in the ``trees`` that ``compare`` gave.
+
+        ``Refused`` (code "too-large") when the versions have more than ``comparing.MOST_PATCH`` bytes.
+        """
+        from backends.verbs import comparing
+
+        return comparing.between(self.find(one), self.find(other), path, trees)
 
     def try_accepted(
         self,

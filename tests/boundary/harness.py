@@ -168,7 +168,7 @@ class Box:
         self.seen.clear()
         self.execs.clear()
 
-    def receive(self, timeout: float = 30.0) -> tuple[dict[str, Any], list[int]]:
+    def receive(self, timeout: float = 60.0) -> tuple[dict[str, Any], list[int]]:
         self.live.control.settimeout(timeout)
         message, fds = init_protocol.recv(self.live.control)
         if self._failure:
@@ -177,7 +177,7 @@ class Box:
             raise AssertionError("init is gone")
         return message, fds
 
-    def event(self, name: str, timeout: float = 30.0) -> dict[str, Any]:
+    def event(self, name: str, timeout: float = 60.0) -> dict[str, Any]:
         while True:
             message, fds = self.receive(timeout)
             init_protocol.close(fds)
@@ -273,7 +273,7 @@ class Box:
         os.close(pipes[0][1])
         message = self.wait(number, timeout)
         for thread in threads:
-            thread.join(2.0)
+            thread.join(20.0)  # the end of the pipe comes with the last process that holds it
         code = os.waitstatus_to_exitcode(message["status"])
         return Result(
             code, outputs[0].decode(errors="replace"), outputs[1].decode(errors="replace"), message["maxrss"]
@@ -302,11 +302,11 @@ class Box:
     def end(self) -> None:
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(self.live.pidfd, signal.SIGKILL)
-        select.select([self.live.pidfd], [], [], 10.0)
+        select.select([self.live.pidfd], [], [], 60.0)
 
     def close(self) -> None:
         self.end()
-        self._thread.join(5.0)
+        self._thread.join(60.0)
         self.live.control.close()
         for fd in (self.live.pidfd, self.live.notify, self.live.death):
             if fd is not None:

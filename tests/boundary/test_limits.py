@@ -84,8 +84,11 @@ def test_a_memory_bomb_ends_and_the_box_goes_on() -> None:
 )
 def test_memory_is_limited_over_all_processes_together() -> None:
     with harness.box(harness.policy(mem=128 * MIB)) as box:
-        eater = "import time; b = bytearray(40 << 20); time.sleep(3)"
-        result = box.sh(f"for i in 1 2 3 4 5 6; do {harness.PYTHON} -c '{eater}' & done; wait; echo over")
+        eater = "import time; b = bytearray(40 << 20); time.sleep(50)"
+        result = box.sh(
+            f"for i in 1 2 3 4 5 6; do {harness.PYTHON} -c '{eater}' & done; "
+            "wait -n; kill $(jobs -p); wait; echo over"
+        )
         assert result.out == "over\n"
         assert "Killed" in result.err
 
@@ -139,7 +142,7 @@ def test_cpu_time_and_open_files_are_limited_in_each_process() -> None:
     with harness.box(harness.policy(cpu=1, files=100)) as box:
         began = time.monotonic()
         assert box.sh("while :; do :; done").exit in (-24, -9)  # SIGXCPU
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 55  # its time of the processor, which it may have to wait for
         assert box.sh("ulimit -n; ulimit -c; ulimit -t").out.split() == ["100", "0", "1"]
         assert box.alive()
 

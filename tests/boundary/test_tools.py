@@ -105,7 +105,7 @@ print(os.read(fd, 100).decode())
 def test_tmux_serves_a_window(workshop: Box) -> None:
     result = workshop.sh(
         "export TERM=xterm; tmux -S /tmp/t new-session -d -x 80 -y 24 'echo in-the-window > /tmp/w; sleep 5';"
-        "for i in $(seq 50); do [ -s /tmp/w ] && break; sleep 0.05; done; cat /tmp/w;"
+        "for i in $(seq 1200); do [ -s /tmp/w ] && break; sleep 0.05; done; cat /tmp/w;"
         "tmux -S /tmp/t kill-server"
     )
     assert result.out == "in-the-window\n", result.err
@@ -120,7 +120,7 @@ def test_a_session_on_a_terminal_has_size_jobs_and_resize(workshop: Box) -> None
     def say(text: str, wanted: str) -> str:
         os.write(master, text.encode() + b"\n")
         out = ""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while wanted not in out:
             assert time.monotonic() < deadline, out
             if select.select([master], [], [], 0.2)[0]:
@@ -133,7 +133,7 @@ def test_a_session_on_a_terminal_has_size_jobs_and_resize(workshop: Box) -> None
     # Its controlling terminal is the one that it was given.
     say("[ /dev/$(ps -o tty= -p $$ | tr -d ' ') = $(tty) ] && echo sa''me", "same")
     os.write(master, b"sleep 1000\n")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not any("sleep 1000" in row.command for row in procfs.tree(procfs.scan(), workshop.live.init)):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -14,7 +14,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from backends.boxes.layout import BoxPaths
 from backends.boxes.manifest import write_atomically
@@ -22,6 +22,9 @@ from backends.errors import Busy, Refused
 from backends.gate.patch import Choice, History, Patch
 from backends.gate.patch.model import File
 from backends.snapshots import Acknowledgement, ReviewComment, SnapshotInfo
+
+if TYPE_CHECKING:
+    from backends.gate.decisions_file import Encoder
 
 FILE_LIMIT = 32 << 20
 """Bytes of ``review.json``."""
@@ -204,17 +207,23 @@ def load(paths: BoxPaths, patch: Patch, snapshot: SnapshotInfo) -> tuple[Review,
 
 
 def save(
-    paths: BoxPaths, review: Review, patch: Patch, stamp: Stamp, tell: Callable[[], None] | None = None
+    paths: BoxPaths,
+    review: Review,
+    patch: Patch,
+    stamp: Stamp,
+    tell: Callable[[], None] | None = None,
+    encoder: Encoder | None = None,
 ) -> Stamp:
     """Replace the review on disk and return its new stamp; it is durable when this returns.
 
-    ``tell`` is called right before that, when nothing else can refuse it. ``Busy`` when the file is not the
-    one that ``stamp`` tells of: somebody else decided meanwhile.
+    Who saves often passes the same ``encoder`` of this patch, which knows what it wrote. ``tell`` is called
+    right before the end, when nothing else can refuse it. ``Busy`` when the file is not the one that
+    ``stamp`` tells of: somebody else decided meanwhile.
     """
     from backends.gate.decisions_file import encode
 
     fresh = os.urandom(8).hex()
-    data = encode(review, patch, fresh)
+    data = encoder.encode(review, fresh) if encoder is not None else encode(review, patch, fresh)
     if len(data) > FILE_LIMIT:
         raise Refused(
             "the decision was not kept",

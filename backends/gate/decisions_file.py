@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 from backends.digest import sha256
@@ -31,7 +33,6 @@ from backends.snapshots import Acknowledgement, ReviewComment
 VERSION = 1
 HISTORY_LIMIT = 1 << 20  # characters, about, of the steps that are kept on disk
 _SMALL = 1 << 1000
-_LEAST = 60  # characters of one file in a step, beside its path and lines
 _KEYS = {
     "stamp", "version", "snapshot", "since", "patch", "files", "past", "future", "reviewed", "comments",
     "summary", "acknowledged",
@@ -42,22 +43,78 @@ _DIGITS = frozenset("0123456789abcdef")
 
 def encode(review: Review, patch: Patch, stamp: str = "0" * 16) -> bytes:
     """The review as it is kept; ``stamp`` names this writing of it (16 hexadecimal digits)."""
-    files = patch.by_path()
-    value = {
-        "stamp": stamp,
-        "version": VERSION,
-        "snapshot": list(review.snapshot),
-        "since": list(review.since) if review.since else None,
-        "patch": _name(patch),
-        "files": _files(review.history.now, files),
-        "past": _steps(review.history.past),
-        "future": _steps(review.history.future),
-        "reviewed": {_text(path): key for path, key in review.reviewed.items()},
-        "comments": [[*one[:1], _text(one.path), *one[2:]] for one in review.comments],
-        "summary": review.summary,
-        "acknowledged": [list(one) for one in review.acknowledged.values()],
-    }
-    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
+    return Encoder(patch).encode(review, stamp)
+
+
+class Encoder:
+    """Writes one review again and again: what is the same as before is not made into text anew, so an act on
+    one file costs little in a change of ten thousand."""
+
+    def __init__(self, patch: Patch) -> None:
+        self._keys = {file.path: file.key for file in patch.files}
+        self._patch = _name(patch)
+        self._files: dict[bytes, tuple[FileDecision, str]] = {}
+        self._steps: dict[int, tuple[Step, str, int]] = {}
+
+    def encode(self, review: Review, stamp: str) -> bytes:
+        """As the function of this name."""
+        now, past, future = review.history
+        rest = {
+            "version": VERSION,
+            "snapshot": list(review.snapshot),
+            "since": list(review.since) if review.since else None,
+            "patch": self._patch,
+            "reviewed": {_text(path): key for path, key in review.reviewed.items()},
+            "comments": [[*one[:1], _text(one.path), *one[2:]] for one in review.comments],
+            "summary": review.summary,
+            "acknowledged": [list(one) for one in review.acknowledged.values()],
+        }
+        steps = [self._written(past), self._written(future)]
+        kept = {id(step) for step in (*past, *future)}
+        self._steps = {name: one for name, one in self._steps.items() if name in kept}
+        files = ",".join(self._decided(now))
+        head = f'{{"stamp":"{stamp}","files":{{{files}}},"past":[{steps[0]}],"future":[{steps[1]}],'
+        return (head + _json(rest)[1:] + "\n").encode("ascii")
+
+    def _decided(self, decisions: Decisions) -> Iterator[str]:
+        known = self._files
+        for path, decision in decisions.files.items():
+            one = known.get(path)
+            if one is None or one[0] is not decision:
+                if path not in self._keys:
+                    continue
+                text = f'{_quoted(_text(path))}:["{self._keys[path]}",{_decision_text(decision)[1:]}'
+                one = known[path] = (decision, text)
+            yield one[1]
+
+    def _written(self, steps: tuple[Step, ...]) -> str:
+        """The newest steps that there is room for, the oldest of them first."""
+        found: list[str] = []
+        left = HISTORY_LIMIT
+        for step in reversed(steps):
+            one = self._steps.get(id(step))
+            if one is None or one[0] is not step:
+                one = self._steps[id(step)] = (step, *_step(step))
+            left -= one[2]
+            if left < 0:
+                break
+            found.append(one[1])
+        return ",".join(reversed(found))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+
+
+def _step(step: Step) -> tuple[str, int]:
+    """A step as text, and the characters that it takes."""
+    rows = []
+    size = 0
+    for path, lost, gained in step.changes:
+        row = f"[{_quoted(_text(path))},{_decision_text(lost)},{_decision_text(gained)}]"
+        size += len(row)
+        rows.append(row)
+    return f"[{','.join(rows)}]" if size <= HISTORY_LIMIT else "", size
 
 
 def stamp_of(data: bytes) -> str:
@@ -101,25 +158,22 @@ def _small_decision(decision: FileDecision) -> list[list[str]]:
     return [_written(decision.accepted), _written(decision.rejected)]
 
 
+def _decision_text(decision: FileDecision) -> str:
+    """The same as JSON."""
+    accepted, rejected = decision
+    small = max(accepted.old, accepted.new, rejected.old, rejected.new) < _SMALL
+    return _small_decision_text(decision) if small else _json([_written(accepted), _written(rejected)])
+
+
+@lru_cache(maxsize=1024)
+def _small_decision_text(decision: FileDecision) -> str:
+    return _json(_small_decision(decision))
+
+
 def _written(marks: Marks) -> list[str]:
     if marks == NOTHING:
         return ["", "", ""]
     return [" ".join(sorted(marks.parts)) if marks.parts else "", to_text(marks.old), to_text(marks.new)]
-
-
-def _steps(steps: tuple[Step, ...]) -> list[Any]:
-    found: list[Any] = []
-    left = HISTORY_LIMIT
-    for step in reversed(steps):
-        rows = []
-        for path, lost, gained in step.changes:
-            one = [_text(path), _decision(lost), _decision(gained)]
-            left -= len(path) + _LEAST + sum(len(three[1]) + len(three[2]) for three in (*one[1], *one[2]))
-            if left < 0:
-                return found[::-1]
-            rows.append(one)
-        found.append(rows)
-    return found[::-1]
 
 
 # ------------------------------------------------------------------------------------------------- reading

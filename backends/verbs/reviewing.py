@@ -20,7 +20,7 @@ from backends.evidence.journal import Journal
 from backends.gate import decisions, tried
 from backends.gate.apply import Part
 from backends.gate.decisions import Compared, Review, Stamp
-from backends.gate.decisions_file import digest
+from backends.gate.decisions_file import Encoder, digest
 from backends.gate.patch import (
     PARTS,
     Blocked,
@@ -81,6 +81,7 @@ class Desk:
         self._check = check  # what the gate says of a tree: the snapshot, or a part of it
         self._compared: tuple[Compared | None, tuple[tuple[bytes, str], ...]] | None = None
         self._scripted = scripted
+        self._encoder = Encoder(patch)
         self.review: Review
         self._stamp: Stamp
         self.reload()
@@ -189,7 +190,7 @@ class Desk:
             for at in range(0, len(rows), _TOLD_AT_ONCE):
                 Journal(self.paths.journal).append(kind, self._told_of(rows[at:][:_TOLD_AT_ONCE]), sync=True)
 
-        self._stamp = decisions.save(self.paths, review, self.patch, self._stamp, tell)
+        self._stamp = decisions.save(self.paths, review, self.patch, self._stamp, tell, self._encoder)
         self.review = review
         return review
 
@@ -244,7 +245,7 @@ class Desk:
     def _keep(self, review: Review) -> Review:
         if review == self.review:
             return review
-        self._stamp = decisions.save(self.paths, review, self.patch, self._stamp)
+        self._stamp = decisions.save(self.paths, review, self.patch, self._stamp, encoder=self._encoder)
         self.review = review
         return review
 

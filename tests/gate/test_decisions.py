@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, Refused
 from backends.gate import decisions
 from backends.gate.decisions import COMMENT_LIMIT, Compared, Review, load, save, stale
-from backends.gate.decisions_file import digest, encode, parse
+from backends.gate.decisions_file import Encoder, digest, encode, parse
 from backends.gate.patch import ACCEPTED, EXISTS, REJECTED, UNDECIDED, Marks, Patch, everything
 from backends.gate.patch.model import File
 from backends.snapshots import DiffStat, SnapshotInfo
@@ -181,6 +182,32 @@ def test_two_thousand_comments_are_kept_and_no_more(world: World, monkeypatch: p
         review = review.comment(patch.files[0], "new", 1, "x", "ann", 1.0)
     with pytest.raises(Refused, match="3 comments"):
         review.comment(patch.files[0], "new", 1, "x", "ann", 1.0)
+
+
+def test_who_writes_often_writes_what_one_writes_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patch, snapshot = opened(world, OLD, NEW)
+    monkeypatch.setattr("backends.gate.decisions_file.HISTORY_LIMIT", 900)
+    encoder = Encoder(patch)
+    review = Review(Compared.of(snapshot))
+    acts: list[Callable[[Review], Review]] = [
+        lambda review: review.decide(list(everything(patch)), ACCEPTED),
+        lambda review: review.undo(),
+        lambda review: review.redo(),
+        lambda review: review.comment(patch.files[0], "new", 1, "why?", "ann", 1.0),
+        lambda review: review.mark_all(patch.files),
+        *(lambda review, file=file: review.decide([(file.path, file.all)], REJECTED) for file in patch.files),
+        lambda review: review.decide(list(everything(patch)), UNDECIDED),
+    ]
+    for act in acts:
+        review = act(review)
+        written = encoder.encode(review, "0" * 16)
+        assert written == encode(review, patch)
+        again = parse(written, patch, review.snapshot)
+        assert again.history.past == review.history.past[len(review.history.past) - len(again.history.past) :]
+        assert again._replace(history=review.history) == review
+        assert again.history.now == review.history.now
 
 
 def test_a_long_history_is_cut_at_its_beginning(world: World) -> None:

@@ -34,6 +34,9 @@ class Situation(NamedTuple):
     denial: DenialRow | None = None  # the refusal under the cursor
     file: bool = False  # a file is selected in the gate
     repository: bool = True  # the workbench was opened inside one
+    deciding: str = "the review is not read yet"  # why nothing can be decided in the gate, "": it can
+    undo: bool = False  # a decision can be taken back
+    redo: bool = False  # or taken again
     busy: str = ""  # what is being done to this box right now
 
 

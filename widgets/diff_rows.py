@@ -22,7 +22,8 @@ from widgets.finder import NOT_FOUND, Found
 from widgets.ink import Line, line
 from widgets.inked import drawn
 from widgets.lines import LineView
-from widgets.patch import EMPTY, LONGEST, PatchIndex
+from widgets.notes import NO_NOTES, Note, Notes, lay_out
+from widgets.patch import EMPTY, HUNK, LONGEST, PatchIndex
 from widgets.selection import NO_MARKS, NO_SELECTION, LineMarks, Selection
 from widgets.shown import NOTHING_SHOWN, Shown, blank_changes, one_column, two_columns
 from widgets.visible import TAB
@@ -85,6 +86,8 @@ class DiffRows(LineView):
         self._last = 0
         self.described: Sequence[Line] = ()
         self._marks: Mapping[bytes, LineMarks] = {}
+        self._notes: Mapping[bytes, Sequence[Note]] = {}
+        self._laid: tuple[Shown, int, Notes] | None = None
         self._shown: Shown | None = None
         self._selection: Selection | None = None
         self._known: Selection = NO_SELECTION
@@ -100,13 +103,39 @@ class DiffRows(LineView):
         self.refresh()
 
     def set_marks(self, marks: Mapping[bytes, LineMarks]) -> None:
-        """Paints decisions and comments, by path; what is not named is undecided."""
+        """Paints decisions, by path; what is not named is undecided. The same mapping may come again,
+        changed: it is read whenever a row is drawn."""
         self._marks = marks
         self.refresh()
+
+    def set_notes(self, notes: Mapping[bytes, Sequence[Note]]) -> None:
+        """Shows comments under their lines, by path; the cursor stays on its line and where it is seen."""
+        above = self.notes.line_of(self.place) - self.scroll_offset.y
+        self._notes = notes
+        self._laid = None
+        self.resized_rows()
+        if self.is_attached and self.scroll_offset.y:
+            self.scroll_to(y=max(0, self.notes.line_of(self.place) - above), animate=False)
+        self.refresh()
+
+    @property
+    def notes(self) -> Notes:
+        """What stands between the rows."""
+        if not self._notes or self._first >= self._last:
+            return NO_NOTES
+        shown, width = self.shown, self.room
+        if self._laid is None or self._laid[0] is not shown or self._laid[1] != width:
+            file = self.index.file_at(self._first)
+            path = self.index.files[file].path if file is not None else b""
+            notes = self._notes.get(path, ())
+            made = lay_out(notes, self.index, shown, (self._first, self._last), width) if notes else NO_NOTES
+            self._laid = (shown, width, made)
+        return self._laid[2]
 
     def _reshape(self) -> None:
         """What is shown, or how, is another: rows are placed and drawn anew."""
         self._shown = None
+        self._laid = None
         self._selection = None
         self._known = NO_SELECTION
         fold = self.blanks == FOLDED
@@ -151,7 +180,7 @@ class DiffRows(LineView):
     # ------------------------------------------------------------ drawing
 
     def line_count(self) -> int:
-        return max(1, len(self.shown) + len(self.described))
+        return max(1, len(self.shown) + len(self.described) + self.notes.total)
 
     def resized_rows(self) -> None:
         longest = min(LONGEST, max(self.index.sizes[self._first : self._last], default=0)) * self._cells
@@ -170,7 +199,9 @@ class DiffRows(LineView):
 
     def render_line(self, y: int) -> Strip:
         width = self.room
-        place = y + self.scroll_offset.y
+        place, said = self.notes.find(y + self.scroll_offset.y)
+        if said is not None:
+            return self.strip_of(said, width)
         shown = self.shown
         if place >= len(shown):
             return self._below(place - len(shown), width)
@@ -201,6 +232,9 @@ class DiffRows(LineView):
         if row < 0:
             return [Segment(" " * width, self._style(cursor, ""))]
         head, head_cells, body, body_cells, under = self._drawn(row, side, other, cursor)
+        if self.index.kinds[row] == HUNK and (counts := self._counts(row, under)):
+            body = [*body[:1], *counts, *body[1:]]
+            body_cells += _cells_in(counts)
         room = max(0, width - GUTTER - head_cells)
         start = self.scroll_offset.x if head_cells else 0
         if start or body_cells > room:
@@ -252,13 +286,30 @@ class DiffRows(LineView):
         if marks is NO_MARKS:
             return (" ", "")
         hunk = self.index.hunk_at(row)
-        if hunk is None:
-            return SIGNS.get(marks.whole, (" ", ""))
+        if hunk is None or marks.one:
+            names = units.parts_at(self.index, row) if not marks.one else ()
+            return SIGNS.get(marks.of_parts(names or tuple(marks.parts)), (" ", ""))
         header = self.index.hunks[hunk].first == row
         old, new = self._hunk_masks(hunk) if header else units.masks(self.index, (row,))
-        if not header and marks.noted(old, new):
-            return ("“", "look strong")
         return SIGNS.get(marks.of(old, new), (" ", ""))
+
+    def _counts(self, row: int, under: str) -> list[Segment]:
+        """How much of a hunk is decided, for its first row; nothing while nothing is."""
+        file, hunk = self.index.file_at(row), self.index.hunk_at(row)
+        if file is None or hunk is None:
+            return []
+        marks = self._marks.get(self.index.files[file].path, NO_MARKS)
+        if marks is NO_MARKS or marks.one:
+            return []
+        tally = marks.tally(*self._hunk_masks(hunk))
+        if not (tally.accepted or tally.rejected):
+            return []
+        words = (("accepted", "live"), ("rejected", "removed"), ("open", "quiet"))
+        return [
+            Segment(f"{word} {count}  ", self._style(under, ink))
+            for count, (word, ink) in zip(tally, words, strict=True)
+            if count
+        ]
 
     def _masks_of_hunk(self, hunk: int) -> tuple[int, int]:
         where = self.index.hunks[hunk]

@@ -12,7 +12,7 @@ from widgets import selection as units
 from widgets.diff_paint import WHOLE
 from widgets.diff_rows import BLANKS, DiffRows, cells_of
 from widgets.finder import Found, find
-from widgets.patch import PatchIndex
+from widgets.patch import ADDED, REMOVED, PatchIndex
 from widgets.selection import Selection
 from widgets.suspects import Survey, survey
 from widgets.visible import text_of, visible
@@ -37,6 +37,7 @@ class DiffView(DiffRows):
         Binding("right", "sideways(8)", "Right", show=False),
         Binding("v", "range", "Range", show=False),
         Binding("a", "unit", "Unit", show=False),
+        Binding("s", "narrower", "Split", show=False),
         Binding("w", "blanks", "Blanks", show=False),
         Binding("u", "suspect", "Suspect", show=False),
         Binding("y", "copy", "Copy", show=False),
@@ -129,10 +130,14 @@ class DiffView(DiffRows):
         if reveal and self.is_attached:
             margin = min(MARGIN, (self.page - 1) // 2)
             top = self.scroll_offset.y
-            if place - margin < top:
-                self.scroll_to(y=max(0, place - margin), animate=False)
-            elif place + margin >= top + self.page:
-                self.scroll_to(y=place + margin - self.page + 1, animate=False)
+            first = self.notes.line_of(place)
+            last = first + min(self.notes.height(place), self.page - margin) - 1
+            if place == 0 and first < self.page - margin:
+                self.scroll_to(y=0, animate=False)
+            elif first - margin < top:
+                self.scroll_to(y=max(0, first - margin), animate=False)
+            elif last + margin >= top + self.page:
+                self.scroll_to(y=last + margin - self.page + 1, animate=False)
         self.refresh()
         if self.is_attached:
             self.post_message(self.Selected(self, self.selection))
@@ -172,7 +177,7 @@ class DiffView(DiffRows):
         if target is None:
             return False
         place = self.shown.place_of(target)
-        self.scroll_to(y=place, animate=False)
+        self.scroll_to(y=self.notes.line_of(place), animate=False)
         self._stand_on(place)
         return True
 
@@ -224,10 +229,10 @@ class DiffView(DiffRows):
         self._again(row)
 
     def _again(self, row: int) -> None:
-        above = self.place - self.scroll_offset.y
+        above = self.notes.line_of(self.place) - self.scroll_offset.y
         self._reshape()
         place = self.shown.place_of(row) if row >= 0 else 0
-        self.scroll_to(x=0, y=max(0, place - above), animate=False)
+        self.scroll_to(x=0, y=max(0, self.notes.line_of(place) - above), animate=False)
         self._stand_on(place)
         self._report(always=True)
 
@@ -271,12 +276,38 @@ class DiffView(DiffRows):
     def action_unit(self) -> None:
         """The cursor stands for a line, a hunk, or the file."""
         self._anchor = None
-        self.unit = units.UNITS[(units.UNITS.index(self.unit) + 1) % len(units.UNITS)]
+        wider = units.HUNK if self.unit == units.BLOCK else ""
+        self.unit = wider or units.UNITS[(units.UNITS.index(self.unit) + 1) % len(units.UNITS)]
         self._stand_on(self.place)
 
+    def action_narrower(self) -> None:
+        """The cursor stands for less: of a file for a hunk, of a hunk for a block, of a block for a line.
+        What it stands for by itself, as a header does for its hunk, is split as well."""
+        stands = self.unit if self._anchor is not None or self.unit != units.LINE else self.selection.unit
+        self._anchor = None
+        self.unit = units.NARROWER.get(stands, units.LINE)
+        place = self.place
+        if self.unit in (units.BLOCK, units.LINE) and self.hunk is not None:
+            place = self._changed_from(place)
+        elif self.unit == units.HUNK and self.hunk is None:
+            hunks = self.index.hunks_in(self._first, self._last)
+            place = self.shown.place_of(self.index.hunks[hunks[0]].first) if hunks else place
+        self._stand_on(place)
+
+    def _changed_from(self, place: int) -> int:
+        """The next place of this hunk that changes anything, from ``place`` on; else ``place``."""
+        hunk, shown = self.hunk, self.shown
+        for at in range(place, len(shown)):
+            row = shown.rows_at(at)[-1]
+            if self.index.hunk_at(row) != hunk:
+                break
+            if self.index.kinds[row] in (ADDED, REMOVED):
+                return at
+        return place
+
     def on_click(self, event: events.Click) -> None:
-        place = event.y + self.scroll_offset.y
-        if place < len(self.shown):
+        place, _ = self.notes.find(event.y + self.scroll_offset.y)
+        if 0 <= place < len(self.shown):
             self._stand_on(place)
 
     def copied_text(self) -> tuple[str, int, bool]:

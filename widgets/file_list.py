@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from backends.snapshots import CheckRow, FileChange
+from widgets import units
 from widgets.ink import Line, Run, crop_line_left, fill_line, line, width_of
 from widgets.lines import RowView
 from widgets.suspects import named, suspects
@@ -20,12 +21,31 @@ KINDS = {
     "T": ("T", "look"),
 }
 DECIDED = {
-    "accepted": Run(" ✓", "live strong"),
-    "rejected": Run(" ✗", "removed strong"),
-    "mixed": Run(" ±", "quiet"),
+    "accepted": Run("✓", "live strong"),
+    "rejected": Run("✗", "removed strong"),
+    "mixed": Run("±", "quiet"),
 }
+"""The sign of a file, or of a folded folder, by what was decided of it."""
+ROOM_FOR_COUNTS = 48
+"""Cells of the list from which a file that is decided in part shows its counts beside its changes."""
 DEEPEST = 24
 """Folders within folders that get rows of their own."""
+
+
+class FileDone(NamedTuple):
+    """How far the review of one file is. Parts of it, such as its mode, count like lines."""
+
+    accepted: int
+    rejected: int
+    undecided: int
+    comments: int = 0
+    blocked: bool = False  # something that was accepted cannot be carried out
+
+    @property
+    def state(self) -> str:
+        """accepted, rejected, mixed; "" while nothing is decided."""
+        having = [name for name, count in zip(("accepted", "rejected", ""), self, strict=False) if count]
+        return having[0] if len(having) == 1 else "mixed" if having else ""
 
 
 class TreeRow(NamedTuple):
@@ -100,7 +120,7 @@ class FileList(RowView[TreeRow]):
         self._worst: dict[bytes, str] = {}
         self._folded: set[bytes] = set()
         self._suspects: Mapping[int, tuple[int, str]] = {}
-        self._decided: Mapping[bytes, str] = {}
+        self._decided: Mapping[bytes, FileDone] = {}
 
     # ------------------------------------------------------------ values
 
@@ -118,9 +138,15 @@ class FileList(RowView[TreeRow]):
         self._suspects = files
         self.refresh()
 
-    def set_decided(self, states: Mapping[bytes, str]) -> None:
-        """What was decided of each file: accepted, rejected or mixed; undecided when it is not named."""
-        self._decided = states
+    def set_decided(self, decided: Mapping[bytes, FileDone]) -> None:
+        """How much of each file is decided; nothing of one that is not named. The same mapping may come
+        again, changed."""
+        self._decided = decided
+        self.refresh()
+
+    def set_reviewed(self, paths: set[bytes]) -> None:
+        """The files that are marked as read."""
+        self.reviewed = paths
         self.refresh()
 
     # ------------------------------------------------------------ the cursor
@@ -170,21 +196,20 @@ class FileList(RowView[TreeRow]):
         if not self.fold():
             super().action_choose()
 
-    def mark_reviewed(self) -> None:
-        """Marks the file (or all of the folder) and goes to the next one that is not marked."""
+    @property
+    def here(self) -> tuple[bytes, ...]:
+        """The file under the cursor, or all files of the folder."""
         row = self.selected
         if row is None:
-            return
-        paths = {change.path for change in self.changes[row.file : row.file + max(1, row.files)]}
-        if paths <= self.reviewed:
-            self.reviewed -= paths
-        else:
-            self.reviewed |= paths
-            rest = [*range(self.index + 1, len(self.rows)), *range(self.index)]
-            place = next((n for n in rest if not self.rows[n].files and not self._seen(self.rows[n])), None)
-            if place is not None:
-                self._stand_on(place)
-        self.refresh()
+            return ()
+        return tuple(change.path for change in self.changes[row.file : row.file + max(1, row.files)])
+
+    def step_unread(self) -> None:
+        """To the next file that is shown and not marked as read, around at the end."""
+        rest = [*range(self.index + 1, len(self.rows)), *range(self.index)]
+        place = next((n for n in rest if not self.rows[n].files and not self._seen(self.rows[n])), None)
+        if place is not None:
+            self._stand_on(place)
 
     def _seen(self, row: TreeRow) -> bool:
         inside = self.changes[row.file : row.file + max(1, row.files)]
@@ -210,12 +235,22 @@ class FileList(RowView[TreeRow]):
             letter = Run(*KINDS.get(change.status[:1], ("?", "look")))._replace()
             letter = Run(letter.text + " ", letter.ink)
             figures = _figures(change)
-        decided = DECIDED.get(self._decided.get(row.path, ""), Run("")) if not row.files else Run("")
-        figures = line(*figures, decided)
+        if row.files and row.path in self._folded:
+            figures = self._with_folder(figures, row)
+        elif not row.files and (done := self._decided.get(row.path)) is not None:
+            figures = _with_decisions(figures, done, width)
         room = width - 6 - (len(indent.text) - 1) - width_of(figures)
         room = max(4, room)
         name = fill_line(crop_line_left(named(row.name[-4 * room - 64 :], here), room), room)
         return (seen, sign, indent, letter, *name, *figures)
+
+    def _with_folder(self, figures: Line, row: TreeRow) -> Line:
+        """The figures of a folded folder with the one state of its files."""
+        inside = self.changes[row.file : row.file + row.files]
+        dones = [self._decided.get(change.path) for change in inside]
+        states = {done.state if done is not None else "" for done in dones}
+        state = states.pop() if len(states) == 1 else "mixed"
+        return line(*figures, " ", DECIDED[state]) if state else figures
 
     def _sign(self, row: TreeRow) -> Run:
         places = range(row.file, row.file + max(1, row.files))
@@ -231,6 +266,24 @@ class FileList(RowView[TreeRow]):
 
     def empty_line(self) -> Line:
         return line(("no file differs from the base", "idle"))
+
+
+def _with_decisions(figures: Line, done: FileDone, width: int) -> Line:
+    """A file's figures with what was decided of it; of a part the counts, instead of the changes when both do
+    not fit."""
+    state = done.state
+    end: list[Run] = []
+    if state == "mixed":
+        counts = ((" ✓", "live"), (" ✗", "removed"), (" ○", "quiet"))
+        end = [Run(f"{sign}{units.count(n)}", ink) for n, (sign, ink) in zip(done, counts, strict=False) if n]
+        figures = figures if width >= ROOM_FOR_COUNTS else ()
+    elif state:
+        end = [Run(" "), DECIDED[state]]
+    if done.comments:
+        end.append(Run(f" “{units.count(done.comments)}", "look"))
+    if done.blocked:
+        end.append(Run(" ⊘", "look strong"))
+    return line(*figures, *end)
 
 
 def _odd_name(name: bytes) -> bool:

@@ -7,27 +7,53 @@ another layout and a restart; rows do not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from types import MappingProxyType
 from typing import NamedTuple
 
-from widgets.patch import ADDED, REMOVED, PatchIndex
+from widgets.patch import ADDED, META, NOTE, REMOVED, PatchIndex
 from widgets.shown import Shown
 
-LINE, RANGE, HUNK, FILE = "line", "range", "hunk", "file"
+LINE, RANGE, BLOCK, HUNK, FILE = "line", "range", "block", "hunk", "file"
 UNITS = (LINE, HUNK, FILE)
 """What a key steps through; a range is begun and ended by a key of its own."""
+NARROWER = {FILE: HUNK, HUNK: BLOCK, BLOCK: LINE}
+"""What splitting makes of each; a block is changed lines without an unchanged one between."""
+
+EXISTS, NAME, MODE, CONTENT = "exists", "name", "mode", "content"
+"""Parts of a file that are decided beside its lines."""
+_PARTS: tuple[tuple[bytes, tuple[str, ...]], ...] = (
+    (b"new file mode ", (EXISTS, MODE)),
+    (b"deleted file mode ", (EXISTS,)),
+    (b"old mode ", (MODE,)),
+    (b"new mode ", (MODE,)),
+    (b"rename ", (NAME,)),
+    (b"copy ", (NAME,)),
+    (b"similarity ", (NAME,)),
+    (b"GIT binary patch", (CONTENT,)),
+    (b"Binary files ", (CONTENT,)),
+)
+_IS: dict[int, bytes] = {kind: bytes(n == kind for n in range(256)) for kind in (ADDED, REMOVED)}
+
+
+class Tally(NamedTuple):
+    """How many lines are in which state."""
+
+    accepted: int
+    rejected: int
+    undecided: int
 
 
 class LineMarks(NamedTuple):
-    """What was decided of one file, and which of its lines carry a comment; masks as above."""
+    """What was decided of one file; masks as above."""
 
     accepted_old: int = 0
     accepted_new: int = 0
     rejected_old: int = 0
     rejected_new: int = 0
-    noted_old: int = 0
-    noted_new: int = 0
-    whole: str = ""  # accepted or rejected: the file itself, such as a binary one
+    parts: Mapping[str, str] = MappingProxyType({})  # the state of each part that the file has, "" undecided
+    one: bool = False  # the file is decided as one thing: its rows have the state of its content
 
     def of(self, old: int, new: int) -> str:
         """The one state of all lines of the masks: accepted, rejected, "" for undecided, or mixed."""
@@ -39,9 +65,16 @@ class LineMarks(NamedTuple):
             return "rejected"
         return "mixed" if any(accepted) or any(rejected) else ""
 
-    def noted(self, old: int, new: int) -> bool:
-        """A line of the masks carries a comment."""
-        return bool(self.noted_old & old or self.noted_new & new)
+    def tally(self, old: int, new: int) -> Tally:
+        """How many of the masks' lines are in which state."""
+        accepted = (self.accepted_old & old).bit_count() + (self.accepted_new & new).bit_count()
+        rejected = (self.rejected_old & old).bit_count() + (self.rejected_new & new).bit_count()
+        return Tally(accepted, rejected, old.bit_count() + new.bit_count() - accepted - rejected)
+
+    def of_parts(self, names: Sequence[str]) -> str:
+        """The one state of those of these parts that the file has, or mixed."""
+        found = {self.parts[name] for name in names if name in self.parts}
+        return found.pop() if len(found) == 1 else "mixed" if found else ""
 
 
 NO_MARKS = LineMarks()
@@ -58,6 +91,7 @@ class Selection(NamedTuple):
     old: int
     new: int
     whole: bool  # the file itself is meant: its mode, its name, or content that is no lines
+    parts: tuple[str, ...] = ()  # which of its parts, when a row about some is meant
 
     @property
     def lines(self) -> int:
@@ -101,19 +135,48 @@ def select(
         hunk = None
     elif unit == HUNK and hunk is not None:
         rows = range(index.hunks[hunk].first, index.hunks[hunk].last)
+    elif unit == BLOCK and index.kinds[here] in (ADDED, REMOVED, NOTE):
+        if anchor is None and known.unit == BLOCK and known.file == file and here in known.rows:
+            return known
+        rows = block_at(index, here)
     else:
         unit = LINE
         rows = shown.rows_at(place)
     old, new = masks(index, rows)
     whole = unit == FILE or (unit == LINE and hunk is None and file is not None)
-    return Selection(unit, path, file, hunk, rows, old, new, whole)
+    parts = parts_at(index, here) if unit == LINE and whole else ()
+    return Selection(unit, path, file, hunk, rows, old, new, whole, parts)
+
+
+def block_at(index: PatchIndex, row: int) -> range:
+    """The rows of the changed lines around ``row`` without an unchanged one between."""
+    changed = (ADDED, REMOVED, NOTE)
+    first = last = row
+    while first > 0 and index.kinds[first - 1] in changed:
+        first -= 1
+    while last < len(index) and index.kinds[last] in changed:
+        last += 1
+    return range(first, last)
+
+
+def parts_at(index: PatchIndex, row: int) -> tuple[str, ...]:
+    """The parts of its file that a row of a file's header tells of; none for other rows."""
+    if index.kinds[row] != META:
+        return ()
+    text = index.text(row)
+    return next((names for start, names in _PARTS if text.startswith(start)), ())
 
 
 def masks(index: PatchIndex, rows: Sequence[int]) -> tuple[int, int]:
     """The changed lines among rows; a row that goes on with a long line stands for that line."""
     kinds, sides = index.kinds, (index.old, index.new)
-    old = [index.old[row] for row in rows if kinds[row] == REMOVED]
-    new = [index.new[row] for row in rows if kinds[row] == ADDED]
+    if isinstance(rows, range) and len(rows) > 1:
+        of = kinds[rows.start : rows.stop]
+        old = list(compress(index.old[rows.start : rows.stop], of.translate(_IS[REMOVED])))
+        new = list(compress(index.new[rows.start : rows.stop], of.translate(_IS[ADDED])))
+    else:
+        old = [index.old[row] for row in rows if kinds[row] == REMOVED]
+        new = [index.new[row] for row in rows if kinds[row] == ADDED]
     if (old and not min(old)) or (new and not min(new)):  # rows that go on with a long line
         for found, numbers, kind in zip((old, new), sides, (REMOVED, ADDED), strict=True):
             found.clear()

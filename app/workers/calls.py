@@ -35,6 +35,20 @@ def unfinished() -> list[str]:
     return list(_whole.values())
 
 
+def begin(work: Callable[[], None], name: str) -> None:
+    """Starts ``work``, which hands its errors on itself, on a daemon thread that :func:`finish` waits for."""
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            _whole.pop(threading.current_thread(), None)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    _whole[thread] = name
+    thread.start()
+
+
 async def call(work: Callable[[], Value], name: str = "engine call", *, whole: bool = False) -> Value:
     """Runs ``work`` on a thread of its own and waits for it; cancelling the wait abandons the thread."""
     loop = asyncio.get_running_loop()

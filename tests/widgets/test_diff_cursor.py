@@ -83,7 +83,7 @@ async def test_marks_are_painted_by_side_and_number_in_both_layouts() -> None:
         view.set_marks(
             {
                 b"src/auth/refresh.ts": LineMarks(
-                    accepted_old=1 << 116, accepted_new=1 << 116, rejected_new=1 << 119, noted_new=1 << 118
+                    accepted_old=1 << 116, accepted_new=1 << 116, rejected_new=1 << 119
                 )
             }
         )
@@ -97,7 +97,7 @@ async def test_marks_are_painted_by_side_and_number_in_both_layouts() -> None:
         signs = {row.split("+ ")[-1].strip(): row[1] for row in text_of(view) if "+ " in row}
         assert signs["const t = await loadOnce()"] == "✓"
         assert signs["this.pending = null"] == "✗"
-        assert signs["// a second caller waits for the first one's answer"] == "“"
+        assert signs["// a second caller waits for the first one's answer"] == " "
         assert signs["if (t.expired) await rotateSingleFlight(t, 60)"] == " "
 
 
@@ -107,7 +107,7 @@ async def test_a_file_without_lines_carries_one_mark_and_its_description() -> No
         patch = b"diff --git a/x b/x\nGIT binary patch\nliteral 3\nabc\n\nliteral 2\nab\n\n"
         view.set_index(index_patch(patch, (b"x",)), file=0)
         view.set_description([(), line("PNG image")])
-        view.set_marks({b"x": LineMarks(whole="rejected")})
+        view.set_marks({b"x": LineMarks(parts={"content": "rejected"}, one=True)})
         assert text_of(view)[0] == "▌✗  binary: its bytes are no lines"
         assert text_of(view)[2] == "  PNG image"
         assert view.selection.whole

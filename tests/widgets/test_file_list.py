@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from backends.snapshots import CheckRow, FileChange
 from tests.widgets.drawn import bench, text_of
-from widgets.file_list import FileList, tree_rows
+from widgets.file_list import FileDone, FileList, tree_rows
 
 
 def change(path: bytes, status: str = "M", added: int | None = 1, deleted: int | None = 0) -> FileChange:
@@ -70,11 +70,17 @@ async def test_folding_walking_and_marking() -> None:
     async with bench(view, (60, 12)) as pilot:
         view.set_files(CHANGES, (CheckRow("x", "warn", "look", b"src/b.py"),))
         view.set_suspects({1: (2, "bidi")})
-        view.set_decided({b"README": "accepted", b"src/b.py": "rejected", b"src/a/deep/two.py": "mixed"})
+        view.set_decided(
+            {
+                b"README": FileDone(1, 0, 0, comments=2),
+                b"src/b.py": FileDone(0, 4, 0, blocked=True),
+                b"src/a/deep/two.py": FileDone(3, 0, 2),
+            }
+        )
         shown = text_of(view)
-        assert shown[0].endswith("+1 -0 ✓")
+        assert shown[0].endswith("+1 -0 ✓ “2")
         assert shown[3].startswith("  !")  # holds characters that are not what they seem
-        assert shown[4].endswith("+3 -2 ±")
+        assert shown[4].endswith("+3 -2 ✓3 ○2")
         assert shown[5].startswith("  !")
         await pilot.press("down")
         assert view.file is None
@@ -86,9 +92,9 @@ async def test_folding_walking_and_marking() -> None:
         view.select_file(2)
         assert view.change is CHANGES[2]
         assert len(view.rows) == 7
-        view.mark_reviewed()
-        assert view.reviewed == {b"src/a/deep/two.py"}
+        assert view.here == (b"src/a/deep/two.py",)
         await pilot.press("g", "down")
-        view.mark_reviewed()
-        assert view.reviewed == {change.path for change in CHANGES[1:4]}
+        assert view.here == tuple(change.path for change in CHANGES[1:4])
+        view.set_reviewed(set(view.here))
+        view.step_unread()
         assert view.change is CHANGES[4]

@@ -66,14 +66,13 @@ def test_a_mask_has_one_bit_for_each_number(numbers: set[int]) -> None:
 
 
 def test_marks_tell_all_from_some_from_none() -> None:
-    marks = LineMarks(accepted_old=0b10, accepted_new=0b110, rejected_new=0b1000, noted_new=0b1000)
+    marks = LineMarks(accepted_old=0b10, accepted_new=0b110, rejected_new=0b1000)
     assert marks.of(0b10, 0b100) == "accepted"
     assert marks.of(0, 0b1000) == "rejected"
     assert marks.of(0, 0b1100) == "mixed"
     assert marks.of(0b100, 0) == ""
     assert marks.of(0, 0) == ""
-    assert marks.noted(0, 0b1000)
-    assert not marks.noted(0b10, 0b110)
+    assert marks.tally(0b110, 0b11110) == (3, 1, 2)
 
 
 def test_search_is_literal_and_capitals_count_when_there_are_any() -> None:

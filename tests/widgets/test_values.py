@@ -291,7 +291,8 @@ async def test_files_show_status_verdict_and_what_was_reviewed() -> None:
         view.set_files(changes, frozen.CHECKS)
         assert text_of(view)[1].startswith("  ! A .github/workflows/x.yml")
         assert text_of(view)[3].endswith("644→755 binary")
-        view.mark_reviewed()
+        view.set_reviewed({b"src/auth/refresh.ts"})
+        view.step_unread()
         await pilot.pause()
         assert text_of(view)[0].startswith("✓   M src/auth/refresh.ts")
         assert view.selected is not None

@@ -53,7 +53,7 @@ index 4444444..5555555 100644
 +  "version": "1.0.1",
    "lockfileVersion": 3
  }
-"""
+""".replace(b"\n\n", b"\n \n")  # git signs an empty line of context as well; editors take that blank away
 CHANGES = (
     FileChange(b"src/auth/refresh.ts", None, "M", 0o100644, 0o100644, "1" * 40, "2" * 40, 6, 3),
     FileChange(b".github/workflows/x.yml", None, "A", 0, 0o100644, "0" * 40, "3" * 40, 4, 0),

@@ -27,7 +27,7 @@ from backends.kernel.syscalls import PR_SET_DUMPABLE, prctl
 from backends.tiers import etc, netns, order, root
 from backends.tiers.descriptors import keep_only
 from backends.tiers.netns import NetworkPlan
-from backends.tiers.order import Order
+from backends.tiers.order import Opening, Order
 from backends.tiers.root import BuildError, RootPlan
 from backends.values import ProcessId
 
@@ -98,21 +98,25 @@ class Builder:
         os.close(death_read)
         os.close(plan)
         self.entering: Entering | None = None
+        self._opened = False
+
+    def open(self, opening: Opening) -> None:
+        """Let the process leave the host's namespaces, while its forker decides the rest.
+
+        Of a process that is gone, or could not, :func:`launch` hears.
+        """
+        self._opened = True
+        self._write(order.encode_opening(opening))
 
     def enter(self, groups: Groups) -> None:
         """Begin to move the process into the box's control groups; :func:`launch` waits for the end of it."""
         self.entering = Entering(groups, self.pid)
 
     def tell(self, build: Build) -> None:
-        """What to build; ``LaunchError`` when the process is gone."""
+        """What to build; nothing is sent to a process that is gone, of which :func:`launch` hears."""
         told = Order(
             build.name,
-            build.uid,
-            build.gid,
             build.root.mount,
-            build.root.tree,
-            build.root.shared,
-            build.own_network,
             build.loopback,
             build.rules,
             build.program,
@@ -121,15 +125,20 @@ class Builder:
             order.pack(build.root),
             build.audited,
         )
-        data = memoryview(order.encode(told))
         try:
-            while data:
-                data = data[os.write(self._plan, data) :]
-        except BrokenPipeError as error:
-            raise LaunchError("init", "the box starts", "its first process ended without a word") from error
+            if not self._opened:
+                shared = build.root.shared
+                self.open(Opening(build.uid, build.gid, build.root.tree, shared, build.own_network))
+            self._write(order.encode(told))
         finally:
             os.close(self._plan)
             self._plan = -1
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        with contextlib.suppress(BrokenPipeError):  # its last word, or that there is none, is read next
+            while left:
+                left = left[os.write(self._plan, left) :]
 
     def move(self, first: int) -> int:
         """Give our descriptors the numbers from ``first`` on, for whoever closes all others; the next number.
@@ -298,19 +307,22 @@ def _builder(plan: int, control: socket.socket, death: int) -> NoReturn:
         prctl(PR_SET_DUMPABLE, 1)  # or our own files in /proc are not ours to write
         control, (death, plan) = keep_only(control, death, plan)
         trace.point("builder: alone")
-        build = _told(plan)
-        trace.point("builder: told")
+        opening = order.read_opening(plan)
+        if opening is None:
+            os._exit(0)
+        trace.point("builder: opened")
         privileged = os.geteuid() == 0
         uid, gid = os.geteuid(), os.getegid()
-        if privileged and build.lowers:
+        shared = opening.shared
+        if privileged and shared:
             shown: list[tuple[str, ...]] = []
             _stage(
                 "layers",
                 "the shared layers are shown as the payload's own",
-                lambda: shown.append(root.map_lowers(build.tree, build.lowers, build.uid, build.gid)),
+                lambda: shown.append(root.map_lowers(opening.tree, shared, opening.uid, opening.gid)),
             )
-            build = build._replace(lowers=shown[0])
-        flags = _BASE_FLAGS | (namespaces.CLONE_NEWNET if build.own_network else 0)
+            shared = shown[0]
+        flags = _BASE_FLAGS | (namespaces.CLONE_NEWNET if opening.own_network else 0)
         _stage("userns", "new namespaces are made", lambda: namespaces.unshare(flags))
         trace.point("builder: unshared")
         if not privileged:
@@ -318,6 +330,8 @@ def _builder(plan: int, control: socket.socket, death: int) -> NoReturn:
             extents = ((0, uid, 1),), ((0, gid, 1),)
             _stage("uid-map", "the box's user ids are mapped", lambda: _map_self(extents))
         init_protocol.send(control, {"ev": "unshared"})
+        build = _told(plan)
+        trace.point("builder: told")
         if init_protocol.recv(control)[0] is None:
             os._exit(1)
         if privileged:
@@ -326,7 +340,7 @@ def _builder(plan: int, control: socket.socket, death: int) -> NoReturn:
         trace.point("builder: forks")
         child = os.fork()
         if child == 0:
-            _init(build, control, death, privileged)
+            _init(build, shared, control, death, privileged)
         pidfd = os.pidfd_open(child)
         init_protocol.send(control, {"ev": "forked", "pid": child}, [pidfd])
         os._exit(0)
@@ -385,7 +399,9 @@ def _report(control: socket.socket, error: BaseException) -> NoReturn:
 # ---- init, pid 1 of the new process namespace
 
 
-def _init(build: Order, control: socket.socket, death: int, privileged: bool) -> NoReturn:
+def _init(
+    build: Order, shared: tuple[str, ...], control: socket.socket, death: int, privileged: bool
+) -> NoReturn:
     try:
         namespace = namespaces.inode("self", "pid")
         _stage("uts", "the box gets its name", lambda: socket.sethostname(build.name))
@@ -395,7 +411,7 @@ def _init(build: Order, control: socket.socket, death: int, privileged: bool) ->
             _network(build.network, control)
         trace.hold()
         trace.point("init: named, network up")
-        unset = root.build(build.mount, build.root)
+        unset = root.build(build.mount, lambda: build.root(shared))
         trace.point("init: root built")
         given = [] if build.network is None else [_hosts()]
         if init_protocol.recv(control)[0] is None:

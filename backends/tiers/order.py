@@ -7,6 +7,7 @@ child unpacks it that builds the root, and the rest is read by marshal, which lo
 from __future__ import annotations
 
 import marshal
+import os
 import pickle
 from typing import Any, NamedTuple
 
@@ -16,17 +17,24 @@ from backends.kernel.rlimits import Limits
 from backends.tiers.netns import NetworkPlan
 from backends.tiers.root import RootPlan
 
+_LENGTH = 4  # bytes that tell how long the opening is
+
+
+class Opening(NamedTuple):
+    """What a builder needs to leave the host's namespaces, known before the rest is decided."""
+
+    uid: int  # payload, host's view
+    gid: int
+    tree: str
+    shared: tuple[str, ...]  # folders of the host that lie under the box's own
+    own_network: bool
+
 
 class Order(NamedTuple):
     """The box's side of a launch; the fields are those of ``launcher.Build``."""
 
     name: str
-    uid: int  # payload, host's view
-    gid: int
     mount: str
-    tree: str
-    lowers: tuple[str, ...]
-    own_network: bool
     loopback: bool
     rules: tuple[tuple[str, int], ...]
     program: bytes
@@ -35,11 +43,30 @@ class Order(NamedTuple):
     plan: bytes  # see unpack
     audited: bool = False  # the kernel is to tell what Landlock refuses
 
-    def root(self) -> RootPlan:
-        """The plan of the root, unpacked, with the layers where they are shown by now."""
+    def root(self, shared: tuple[str, ...]) -> RootPlan:
+        """The plan of the root, unpacked, with the shared folders where they are shown by now."""
         plan = pickle.loads(self.plan)  # noqa: S301 (our own forker's, through a pipe that nobody else has)
         assert isinstance(plan, RootPlan)
-        return plan.shown(self.lowers)
+        return plan.shown(shared)
+
+
+def encode_opening(opening: Opening) -> bytes:
+    """``opening`` as bytes for :func:`read_opening`."""
+    data = marshal.dumps(_plain(opening))
+    return len(data).to_bytes(_LENGTH, "big") + data
+
+
+def read_opening(fd: int) -> Opening | None:
+    """The opening that comes first through the pipe ``fd``; ``None`` when it ends instead."""
+    data = _exactly(fd, int.from_bytes(_exactly(fd, _LENGTH), "big"))
+    return Opening(*marshal.loads(data)) if data else None  # noqa: S302 (as in Order.root)
+
+
+def _exactly(fd: int, size: int) -> bytes:
+    data = b""
+    while len(data) < size and (part := os.read(fd, size - len(data))):
+        data += part
+    return data if len(data) == size else b""
 
 
 def encode(order: Order) -> bytes:

@@ -14,6 +14,7 @@ from backends.kernel.seccomp import FilterSpec
 from backends.policy.model import Policy
 from backends.tiers import etc, grants, launcher, received, root
 from backends.tiers.limits import Held
+from backends.tiers.order import Opening
 from backends.tiers.protocol import LaunchSpec
 from backends.tiers.remedies import remedy
 from backends.trees import borrowing, inert
@@ -42,7 +43,18 @@ class Prepared(NamedTuple):
     enforcement: tuple[Enforcement, ...]
 
 
-def prepare(spec: LaunchSpec, held: Held, networking: Networking | None = None) -> Prepared:
+def opening(spec: LaunchSpec, layered: dict[str, Any]) -> Opening:
+    """What the first process of a launch can begin with, while the rest is decided."""
+    shared = tuple(layered.get("lowers", ()))
+    if "repo_lower" in layered:
+        shared = (*shared, layered["repo_lower"])
+    own_network = spec.policy.net.mode != "host"
+    return Opening(spec.payload_uid, spec.payload_gid, str(spec.paths.tree), shared, own_network)
+
+
+def prepare(
+    spec: LaunchSpec, held: Held, layered: dict[str, Any], networking: Networking | None = None
+) -> Prepared:
     """Everything that is decided before the first fork."""
     policy = spec.policy
     shell = "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"
@@ -73,7 +85,7 @@ def prepare(spec: LaunchSpec, held: Held, networking: Networking | None = None) 
         shm=policy.resources.shm,
         owner=(etc.UID, etc.UID) if os.geteuid() == 0 else (0, 0),
         shares=shares.wanted(policy.resources.shm),
-        **_layered(spec),
+        **layered,
     )
     writes = tuple(step.path for step in plan.steps if isinstance(step, grants.Folder))
     single = tuple(step.path for step in plan.steps if isinstance(step, grants.File) and step.writable)
@@ -130,7 +142,7 @@ def _own_folders(spec: LaunchSpec) -> None:
         ) from error
 
 
-def _layered(spec: LaunchSpec) -> dict[str, Any]:
+def layered(spec: LaunchSpec) -> dict[str, Any]:
     """The fields of a root plan that say what the tree is made of, where it is not one folder."""
     if spec.tree_provider != "overlay":
         return {}

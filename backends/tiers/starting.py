@@ -25,16 +25,22 @@ def start(
     """Launches a box of ``tier``; with ``networking`` in a network with a list. Raises as Tier.launch."""
     for first in refusals:
         raise Refused(f"the {tier} tier cannot take {first.key}", first.why, first.remedy, code="tier")
-    held = limits.hold(_group_name(spec), spec.policy.resources, confined=True)
+    begun = spec.begun or launcher.Builder()
+    try:
+        layered = planning.layered(spec)
+        begun.open(planning.opening(spec, layered))  # it takes the kernel longer than us to plan
+        held = limits.hold(_group_name(spec), spec.policy.resources, confined=True)
+    except BaseException:
+        begun.abandon()
+        raise
     heard = None
     try:
         trace.point("launch: limits")
-        begun = spec.begun or launcher.Builder()
         try:
-            begun.enter(held.groups)  # it takes the kernel longer than us to plan
+            begun.enter(held.groups)  # that, too
             silent = audit.unavailable(landlock.abi())
             heard = None if silent else audit.listen()
-            prepared = planning.prepare(spec, held, networking)
+            prepared = planning.prepare(spec, held, layered, networking)
         except BaseException:
             begun.abandon()
             raise

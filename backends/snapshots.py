@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from backends.snapshots_evidence import ProposalEvidence
 from backends.snapshots_tried import NOT_RUN, RAN, Ignored, Trial
 from backends.values import Claim, DenialRow, Enforcement, JournalRecord, NotObserved, ProcessId, Tally
 
@@ -269,6 +270,7 @@ class ReviewView(NamedTuple):
     tried: tuple[Trial, ...] = ()  # of this proposal, oldest first
     combination: str = "whole"  # ran or not-run: of an accepted part, whether exactly it was tried
     commits: BoxCommits | None = None  # that were made in the box; None for none
+    evidence: ProposalEvidence | None = None  # None where nobody asked for it
 
 
 class ExportOutcome(NamedTuple):

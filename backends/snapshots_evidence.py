@@ -87,3 +87,4 @@ class ProposalEvidence(NamedTuple):
     secrets: tuple[Secret, ...]
     unsearched: tuple[tuple[bytes, str], ...]  # files that were not searched for secrets, with the reason
     bulk: tuple[Bulk, ...]
+    examiner: str = ""  # what bound the process that read lock files and searched; "" when none was needed

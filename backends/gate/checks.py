@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from backends.errors import Refused
 from backends.evidence.visible import hidden, name_of, text_of
 from backends.gate import content, installs, lfs
+from backends.gate.evidence.gathering import Change, examine
 from backends.gate.objects import FOLDER, GITLINK, Entry, contents, listing, sizes
 from backends.gate.rows import REFUSED, WARNED, Rows
 from backends.gate.settings import changed_settings
@@ -83,6 +84,7 @@ def run_checks(
     for change in changes:
         _check_change(rows, change)
     _check_contents(rows, git, changes)
+    _check_texts(rows, git, changes, base.entries.values())
     return rows.finish()
 
 
@@ -172,6 +174,24 @@ def _check_change(rows: Rows, change: _Change) -> None:
     characters = hidden(path.decode("utf-8", "surrogateescape")) if new else ()
     if characters:
         rows.add("invisible-name", WARNED, "holds " + ", ".join(map(name_of, characters[:4])), path)
+
+
+def _check_texts(rows: Rows, git: Git, changes: list[_Change], base: Iterable[Entry]) -> None:
+    found = examine(git, [Change(one.path, one.old, one.new) for one in changes], base)
+    for lock in found.locks:
+        if lock.note:
+            rows.add("lock-file", WARNED, f"what it changes is not known: {lock.note}", lock.path)
+        if lock.rewritten:
+            said = ", ".join(row.name[:80] for row in lock.rows[:3])
+            more = f" and {lock.rewritten - 3} more" if lock.rewritten > 3 else ""
+            what = f"the same version from elsewhere or with another hash: {said}{more}"
+            rows.add("lock-file", WARNED, what, lock.path)
+    for secret in found.secrets:
+        if secret.named:
+            said = f"line {secret.line} may hold a secret: {secret.kind}, {secret.shown}"
+            rows.add("secret", WARNED, said, secret.path)
+    for path, why in found.unsearched:
+        rows.add("secret", WARNED, f"was not searched for secrets: {why}" if path else why, path or None)
 
 
 def _check_contents(rows: Rows, git: Git, changes: list[_Change]) -> None:

@@ -30,6 +30,7 @@ CHECKS: dict[str, str] = {
     "runs-by-itself": "no file that starts programs by itself was touched",
     "package-script": "no install script of a package was touched",
     "lock-file": "no lock file was touched",
+    "secret": "no added line holds what looks like a secret",
     "executable": "no executable bit was changed",
     "large": "no changed file is large",
     "lfs": "no pointer of Git LFS was touched",

@@ -46,6 +46,11 @@ def known(cached: bytes | None, status: os.stat_result, settle: int) -> bytes | 
     return oid
 
 
+def changed(record: bytes) -> float:
+    """When the kernel says that the file of a record was last changed (ctime), in seconds since the epoch."""
+    return int(record.split(b" ")[5]) / 1e9
+
+
 def parse(data: bytes) -> dict[bytes, bytes]:
     """The records of a cache file; a file of another version holds none."""
     parts = data.split(b"\0")

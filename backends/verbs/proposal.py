@@ -119,7 +119,7 @@ def info(snapshot: dict[str, Any]) -> SnapshotInfo:
 
 def propose(paths: BoxPaths) -> SnapshotInfo:
     """Freeze what the box holds; see ``Engine.propose``."""
-    from backends.verbs import commits
+    from backends.verbs import commits, evidence
 
     gathered = commits.gather(paths)  # before the files are read: what its Git did then counts as well
     with passage.holding(paths, "propose", end_idle=True) as held:
@@ -134,6 +134,9 @@ def propose(paths: BoxPaths) -> SnapshotInfo:
             "skipped": [[_text(path), why] for path, why in taken.skipped],
             "findings": [[one.kind, _text(one.path), one.text] for one in taken.findings],
             "unlisted": taken.unlisted,
+            "witness": evidence.take_down(
+                paths, diffs.changes(quarantine.git(paths), held.manifest.base_tree, taken.tree)
+            ),
             "commits": commits.take(paths, held.manifest, gathered, taken.tree),
             "ignored": [taken.ignored, [_text(path) for path in taken.ignored_names]],
         }
@@ -189,7 +192,7 @@ def checks(paths: BoxPaths, snapshot: dict[str, Any], tree: str = "") -> tuple[C
 def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
     """All that the gate screen, the report and the receipt show of one proposal."""
     from backends.trees import source as sources
-    from backends.verbs import commits
+    from backends.verbs import commits, evidence
 
     manifest = load(paths)
     snapshot = snapshot_of(paths, manifest, "review")
@@ -200,18 +203,21 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
         place = source_of(paths, manifest)
         assert place is not None
         tip = sources.tip(place, manifest.base_ref)
+    said = checks(paths, snapshot)
+    sessions = digest.sessions(live=False)
     return ReviewView(
         row,
         info(snapshot),
         manifest.policy_digest,
         _frozen_diff(paths, snapshot),
-        checks(paths, snapshot),
+        said,
         digest.tally(records.not_observed(paths)),
-        digest.sessions(live=False),
+        sessions,
         manifest.base_ref,
         tip,
         ignored=_ignored(snapshot),
         commits=commits.shown(paths, manifest, snapshot),
+        evidence=evidence.evidence(paths, row, snapshot, sessions, said),
     )
 
 

@@ -1,8 +1,8 @@
 """Changed files that nobody wrote by hand: generated, or copied from elsewhere. Pure.
 
 By names that tools are known for, by what the base's own ``.gitattributes`` says (never the proposal's: who
-wants a file passed over could write it), and by what a generator writes into the first lines. That last one is
-the file's own word for itself, so it is told as such.
+wants a file passed over could write it), and by what a generator writes into the first lines. That last one
+is the file's own word for itself, so it is told as such.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from backends.trees import ignore
 
 GENERATED, VENDORED = "generated", "vendored"
 HEAD = 2000  # bytes of a file in which a generator says so
+SECONDS = 2.0  # that the rules may take in all
 MOST_RULES = 64 << 10  # bytes of the base's .gitattributes
 
 # As linguist's lib/linguist/vendor.yml and generated.rb have them, the common ones.
@@ -50,18 +51,28 @@ class Attributes:
                 if said:
                     no = said[1] is not None or (said[3] or "true").lower() == "false"
                     kinds[said[2]].append((b"!" if no else b"") + pattern)
-        self._patience = ignore.Patience(2.0)
-        self._rules = [
-            (kind, ignore.add(ignore.NO_RULES, b"", b"\n".join(lines), self._patience))
-            for kind, lines in kinds.items()
-            if lines
-        ]
+        self._patience = ignore.Patience(SECONDS)
+        self._rules: list[tuple[str, ignore.Rules]] = []
+        try:
+            for kind, lines in kinds.items():
+                if lines:
+                    rules = ignore.add(ignore.NO_RULES, b"", b"\n".join(lines), self._patience)
+                    self._rules.append((kind, rules))
+        except ignore.TooSlow:
+            self._rules = []
 
     def kind_of(self, path: bytes) -> str:
-        """generated, vendored or "" for what they say nothing of. ``ignore.TooSlow`` for rules that are a trap."""
-        for kind, rules in self._rules:
-            if rules.ignores(path, False, self._patience):
-                return kind
+        """generated, vendored or "" for what they say nothing of, or take too long to say."""
+        parts = path.split(b"/")
+        folders = [b"/".join(parts[:size]) for size in range(1, len(parts))]
+        try:
+            for kind, rules in self._rules:
+                if rules.ignores(path, False, self._patience):
+                    return kind
+                if any(rules.ignores(folder, True, self._patience) for folder in folders):
+                    return kind
+        except ignore.TooSlow:
+            self._rules = []
         return ""
 
 

@@ -36,6 +36,7 @@ class Examining:
         self._rest = b""
         self.confined = ""
         self.lack = ""
+        self.searches: bool | None = None  # None: it was not started
 
     def __enter__(self) -> Examining:
         return self
@@ -97,6 +98,7 @@ class Examining:
                 os.set_blocking(stream.fileno(), False)
             ready = self._exchange(b"", STARTING)
         self.confined, self.lack = str(ready["confined"]), str(ready["lack"])
+        self.searches = ready["searches"] is True
         self._end += time.monotonic() - began  # the start is not the texts' time
 
     def _exchange(self, request: bytes, seconds: float) -> dict[str, Any]:
@@ -158,7 +160,7 @@ class Examining:
 
 
 def _nothing(note: str) -> dict[str, Any]:
-    return {"counts": {}, "rows": [], "note": note}
+    return {"counts": {}, "rows": [], "note": note, "failed": True}
 
 
 def _place() -> str:

@@ -15,6 +15,7 @@ from typing import NoReturn
 from bench.measure import cloche
 
 ROOT = Path(__file__).resolve().parents[1]
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 SOURCE = ROOT / "bench" / "results" / "source"  # what was fetched once
 
 
@@ -27,6 +28,7 @@ def place() -> Iterator[tuple[Path, dict[str, str]]]:
     env = environment(work)
     before = dict(os.environ)
     os.environ.update(env)
+    os.environ.pop(NO_BYTECODE, None)
     asked = signal.signal(signal.SIGTERM, _in_order)
     try:
         yield work, env
@@ -46,6 +48,7 @@ def _in_order(number: int, frame: object) -> NoReturn:
 def environment(work: Path) -> dict[str, str]:
     """The caller's, with every folder of Cloche's in ``work`` and keepers that do not linger for long."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("CLOCHE_")}
+    env.pop(NO_BYTECODE, None)  # an installed Cloche has its own, and compiling is not what is measured
     for name in ("STATE", "CACHE", "CONFIG", "DATA"):
         env[f"XDG_{name}_HOME"] = str(work / name.lower())
     (work / "run").mkdir(mode=0o700)

@@ -316,7 +316,7 @@ def to_keep(held: Held, *, part: bool, squash: bool) -> tuple[BoxCommit, ...]:
     """
     paths, manifest = held.paths, held.manifest
     assert manifest.snapshot is not None
-    whole = f"or as one commit that the gate writes: cloche apply {paths.name}"
+    whole = f"take all as one commit that the gate writes: cloche apply {paths.name}"
     if squash:
         raise UsageError(
             "commits are kept or squashed, not both",
@@ -328,7 +328,7 @@ def to_keep(held: Held, *, part: bool, squash: bool) -> tuple[BoxCommit, ...]:
         raise Refused(
             f"the commits of box {paths.name} cannot be kept",
             "the review accepts a part of the proposal, and no commit of the box is that part",
-            f"accept all of it: cloche accept {paths.name} --all; {whole}",
+            f"accept all of it: cloche accept {paths.name} --all; or apply the part without --keep-commits",
             code="commits-partial",
         )
     why = refusal_of(manifest.snapshot, manifest, paths)
@@ -336,14 +336,14 @@ def to_keep(held: Held, *, part: bool, squash: bool) -> tuple[BoxCommit, ...]:
         beyond = bool(manifest.snapshot.get("commits") and manifest.snapshot["commits"]["head"])
         again = (
             f"commit the rest in the box: cloche reopen {paths.name}, "
-            f"cloche run {paths.name} -- git commit -a, cloche propose {paths.name}; "
+            f"cloche run {paths.name} -- git commit -a, cloche propose {paths.name}; or "
             if beyond
             else ""
         )
         raise Refused(
             f"the commits of box {paths.name} cannot be kept",
             why,
-            again + whole if again else whole.removeprefix("or "),
+            again + whole,
             code="commits-not-kept",
         )
     return tuple(map(_row, kept(paths, manifest, manifest.snapshot)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,10 +37,8 @@ def worked(cli: Cli, box: str, script: str = STEPS) -> None:
     ok(cli("propose", box))
 
 
-def commits_of(cli: Cli, box: str) -> dict[str, object]:
-    value = json.loads(ok(cli("review", box, "--json")).out)["commits"]
-    assert isinstance(value, dict)
-    return value
+def commits_of(cli: Cli, box: str) -> Any:
+    return json.loads(ok(cli("review", box, "--json")).out)["commits"]
 
 
 def test_commits_are_shown_and_applied_as_they_are(cli: Cli, repo: Path) -> None:
@@ -77,3 +76,92 @@ def test_a_series_is_applied_by_git_am_with_the_same_trees_messages_and_authors(
     ok(cli("apply", "mails", "--keep-commits", "--as", "test", "--acknowledge", "all"))
     shown = ("log", "-2", "--date=raw", "--format=%T%n%an%n%ae%n%ad%n%B")
     assert support.git(fresh, *shown) == support.git(repo, *shown)
+
+
+def test_commits_are_merged_where_the_branch_moved_and_the_apply_can_be_undone(cli: Cli, repo: Path) -> None:
+    worked(cli, "moved")
+    head = commits_of(cli, "moved")["head"]
+    support.write_files(repo, {"beside": b"x\n"})
+    support.git(repo, "add", "-A")
+    support.git(repo, "commit", "-qm", "meanwhile")
+    before = support.git(repo, "rev-parse", "HEAD")
+    kept = ("apply", "moved", "--keep-commits", "--as", "test", "--acknowledge", "all", "--json")
+    done = json.loads(ok(cli(*kept, "--message", "Bring it in")).out)
+    assert done["mode"] == "merge" and done["commits"][-1] == head
+    assert support.git(repo, "rev-parse", "main^1", "main^2").split() == [before, head]
+    body = support.git(repo, "log", "-1", "--format=%B")
+    assert body.startswith("Bring it in\n\nCloche-Box: ")
+    assert (repo / "one").read_bytes() == b"one\n" and (repo / "beside").read_bytes() == b"x\n"
+    ok(cli("unapply", "moved", "--as", "test"))
+    assert support.git(repo, "rev-parse", "HEAD") == before and not (repo / "one").exists()
+    ok(cli("apply", "moved", "--keep-commits", "--as", "test", "--acknowledge", "all", "--onto", "apart"))
+    assert support.git(repo, "rev-parse", "apart") == head
+
+
+def refused(done: Done, code: str) -> str:
+    assert done.code in (2, 3), (done.code, done.out, done.err)
+    error = json.loads(done.err)
+    assert error["code"] == code, error
+    return f"{error['why']}: {error['next']}"
+
+
+def test_what_the_commits_do_not_hold_keeps_them_from_being_kept(cli: Cli, repo: Path) -> None:
+    worked(cli, "dirty", STEPS + "printf 'more\\n' >> one; printf x > loose\n")
+    found = commits_of(cli, "dirty")
+    assert found["keepable"] is False and len(found["rows"]) == 2
+    top = found["head"][:12]
+    assert found["why"] == f"the proposal holds what the last commit {top} does not: loose, one"
+    for verb in (
+        ("apply", "dirty", "--keep-commits", "--as", "t"),
+        ("export", "dirty", "--out", "o", "--series"),
+    ):
+        said = refused(cli(*verb, "--json"), "commits-not-kept")
+        assert "loose, one" in said
+    assert not (repo / "o").exists()
+    base = support.git(repo, "rev-parse", "HEAD")
+    ok(cli("apply", "dirty", "--as", "test", "--acknowledge", "all"))
+    assert support.git(repo, "rev-parse", "HEAD^") == base
+    assert (repo / "loose").read_bytes() == b"x"
+
+
+def test_commits_are_not_kept_of_a_part_nor_squashed_nor_with_a_message_of_ones_own(
+    cli: Cli, repo: Path
+) -> None:
+    worked(cli, "parts")
+    keep = ("apply", "parts", "--keep-commits", "--as", "test", "--json")
+    refused(cli(*keep, "--squash"), "usage")
+    refused(cli(*keep, "--message", "mine"), "message-unused")
+    ok(cli("accept", "parts", "one", "--as", "test"))
+    said = refused(cli(*keep), "commits-partial")
+    assert "cloche accept parts --all" in said
+    assert support.git(repo, "status", "--porcelain") == ""
+
+
+def test_a_box_without_commits_has_none_to_keep_and_starts_no_git(cli: Cli, repo: Path) -> None:
+    worked(cli, "plain", "printf x > new")
+    assert commits_of(cli, "plain") is None
+    assert "it made none" in refused(
+        cli("apply", "plain", "--keep-commits", "--as", "t", "--json"), "commits-not-kept"
+    )
+    assert "bundle" not in ok(cli("log", "plain")).out
+
+
+def test_the_journal_and_the_receipt_name_the_commits_and_call_their_authors_a_claim(
+    cli: Cli, repo: Path
+) -> None:
+    worked(cli, "told")
+    head = commits_of(cli, "told")["head"]
+    ok(cli("apply", "told", "--keep-commits", "--as", "test", "--acknowledge", "all"))
+    out = repo.parent / "out"
+    ok(cli("export", "told", "--out", str(out), "--series"))
+    receipt = json.loads((out / "receipt.json").read_text())
+    (applied,) = receipt["applied"]
+    assert applied["commits"][-1] == head and applied["identity"] == "claimed by the box"
+    assert [row["author"] for row in receipt["commits"]["rows"]] == ["An Agent", "An Agent"]
+    assert "Whom they name and when is claimed by the box." in (out / "report.md").read_text()
+    ok(cli("export", "told", "--out", str(out), "--force"))
+    assert sorted(path.name for path in out.iterdir()) == ["patch.diff", "receipt.json", "report.md"]
+    (out / "0001-Add-one.patch").write_bytes(b"mine")
+    ok(cli("export", "told", "--out", str(out), "--force", "--series"))
+    (out / "0002-Add-two.patch").write_bytes(b"changed")
+    assert cli("verify", str(out)).code == 1

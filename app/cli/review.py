@@ -12,11 +12,15 @@ from app.cli.context import Context
 from app.cli.render import diff_size
 from backends.errors import Refused, UsageError
 from backends.evidence.visible import visible
+from backends.gate.evidence.told import sections
 from backends.gate.patch import ACCEPTED, REJECTED, UNDECIDED, Choice, everything, marks_of
 from backends.snapshots import ReviewedFile, ReviewProgress
+from backends.snapshots_evidence import ProposalEvidence
 
 if TYPE_CHECKING:
     from backends.verbs.reviewing import Desk
+
+SHOWN = 12  # lines of one part of the evidence
 
 
 def review(context: Context, args: argparse.Namespace) -> int:
@@ -45,6 +49,7 @@ def review(context: Context, args: argparse.Namespace) -> int:
             since=done.since,
             moved=done.moved,
             acknowledged=done.acknowledged,
+            evidence=view.evidence,
             commits=view.commits,
             combination=view.combination,
             tried=view.tried,
@@ -57,6 +62,8 @@ def review(context: Context, args: argparse.Namespace) -> int:
         if check.verdict != "pass":
             by = f" (acknowledged by {visible(held[check.key])})" if check.key in held else ""
             context.say(f"{check.verdict}: {sentence(check)}{by}")
+    if view.evidence is not None:
+        _say_evidence(context, args.box, view.evidence)
     for line in commits.summary(view.commits, view.row.name):
         context.say(line)
     statuses = {change.path: change.status for change in view.diff.changes}
@@ -87,6 +94,16 @@ def review(context: Context, args: argparse.Namespace) -> int:
     if done.summary:
         context.say(visible(done.summary))
     return 0
+
+
+def _say_evidence(context: Context, box: str, found: ProposalEvidence) -> None:
+    for part in sections(found):
+        context.say(f"{part.title}: {part.lead}")
+        for line in part.lines[:SHOWN]:
+            context.say(f"  {visible(line)}")
+        more = part.more + max(0, len(part.lines) - SHOWN)
+        if more:
+            context.say(f"  and {more} more: cloche review {visible(box)} --json")
 
 
 def _blocked(context: Context, files: tuple[ReviewedFile, ...]) -> None:

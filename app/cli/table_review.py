@@ -42,6 +42,19 @@ REVIEW_VERBS: tuple[Verb, ...] = (
                 "acknowledged by, else empty)",
             ),
             Field(
+                "evidence",
+                "object",
+                "`ran` (`session`, `argv`, `test`, `exit`, `seconds`, `covers`: after, during or before the "
+                "last change of the proposed files, or empty), `inner` (test commands that processes of the "
+                "box started: `argv`, `times`), `last_change`, `untimed` (changes without a time), `outside` "
+                "(files last changed while no recorded session ran: `path`, `time`, `alive`), "
+                "`more_outside`, `alive` (processes of the box, null where the tier cannot tell), `locks` "
+                "(`path`, `added`, `removed`, `changed`, `rewritten`, `rows` of `name`, `change`, `old`, "
+                "`new`, and `note`), `secrets` (`path`, `line`, `kind`, `shown`: never whole, `named`), "
+                "`unsearched` (pairs of path and reason), `bulk` (`path`, `kind`, `rule`), `examiner` (what "
+                "bound the process that read it)",
+            ),
+            Field(
                 "acknowledged",
                 "list",
                 "warnings that somebody took upon themselves: `key`, `who`, `time`, `scripted`",

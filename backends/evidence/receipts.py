@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backends.evidence.journal import Anchor
 from backends.snapshots import (
@@ -167,6 +167,8 @@ def export_receipt(
             for c in review.diff.changes
         ],
         "checks": [check_value(check) for check in review.checks],
+        "acknowledged": [one._asdict() for one in (review.progress.acknowledged if review.progress else ())],
+        "evidence": None if review.evidence is None else _plain(review.evidence),
         "tally": tally_value(review.tally),
         "sessions": [session_value(session, done.spans.get(session.id)) for session in review.sessions],
         "activity": {
@@ -207,7 +209,18 @@ def commits_value(found: BoxCommits | None) -> dict[str, object] | None:
 def check_value(check: CheckRow) -> dict[str, object]:
     """A row of the gate as JSON values."""
     path = None if check.path is None else os.fsdecode(check.path)
-    return {"id": check.id, "verdict": check.verdict, "reason": check.reason, "path": path}
+    return {
+        "id": check.id, "verdict": check.verdict, "reason": check.reason, "path": path, "key": check.key
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """A frozen value as JSON values: objects by field names, paths as text."""
+    if hasattr(value, "_asdict"):
+        return {name: _plain(one) for name, one in value._asdict().items()}
+    if isinstance(value, bytes):
+        return os.fsdecode(value)
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
 def tally_value(tally: Tally) -> dict[str, object]:

@@ -13,6 +13,7 @@ from backends.errors import Refused
 from backends.evidence.visible import hidden, name_of, text_of
 from backends.gate import content, installs, lfs
 from backends.gate.evidence.gathering import Change, examine
+from backends.gate.evidence.told import lock_line
 from backends.gate.objects import FOLDER, GITLINK, Entry, contents, listing, sizes
 from backends.gate.rows import REFUSED, WARNED, Rows
 from backends.gate.settings import changed_settings
@@ -181,6 +182,8 @@ def _check_texts(rows: Rows, git: Git, changes: list[_Change], base: Iterable[En
     for lock in found.locks:
         if lock.note:
             rows.add("lock-file", WARNED, f"what it changes is not known: {lock.note}", lock.path)
+        elif not watched(lock.path):
+            rows.add("lock-file", WARNED, f"pins what is installed: {lock_line(lock)}", lock.path)
         if lock.rewritten:
             said = ", ".join(row.name[:80] for row in lock.rows[:3])
             more = f" and {lock.rewritten - 3} more" if lock.rewritten > 3 else ""

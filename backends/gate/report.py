@@ -15,7 +15,9 @@ from collections.abc import Iterable, Mapping
 from backends.evidence.journal import Anchor
 from backends.evidence.receipts import Activity, TrafficRow, decided
 from backends.evidence.visible import visible
-from backends.snapshots import CLAIMED, BoxCommits, CheckRow, FileChange, ReviewView, SessionRow, Trial
+from backends.gate.evidence.told import sections
+from backends.snapshots import CLAIMED, Acknowledgement, BoxCommits, FileChange, ReviewView, SessionRow, Trial
+from backends.snapshots_evidence import ProposalEvidence
 
 # The tree without entries, by the hash that names it (gitrepository-layout(5), extensions.objectFormat).
 EMPTY_TREES = {
@@ -34,7 +36,8 @@ def render(
         _head(review, anchor, now),
         _changes(review),
         _commits(review.commits),
-        _checks(review.checks),
+        _checks(review),
+        _evidence(review.evidence),
         _decided(review),
         _tried(review),
         _applied(done),
@@ -133,7 +136,9 @@ def _commits(found: BoxCommits | None) -> str:
     return said
 
 
-def _checks(checks: tuple[CheckRow, ...]) -> str:
+def _checks(review: ReviewView) -> str:
+    checks = review.checks
+    held = {one.key: one for one in (review.progress.acknowledged if review.progress else ())}
     counts = {verdict: sum(c.verdict == verdict for c in checks) for verdict in ("refuse", "warn", "pass")}
     said = (
         f"## What the gate says\n\n{counts['refuse']} refused, {counts['warn']} to look at, "
@@ -142,8 +147,26 @@ def _checks(checks: tuple[CheckRow, ...]) -> str:
     order = {"refuse": 0, "warn": 1, "pass": 2}
     return said + fenced(
         f"{c.verdict:<7} {c.id:<15} {_name(c.path) + ': ' if c.path is not None else ''}{c.reason}"
+        f"{_acknowledged(held.get(c.key))}"
         for c in sorted(checks, key=lambda c: order.get(c.verdict, 3))
     )
+
+
+def _acknowledged(one: Acknowledgement | None) -> str:
+    if one is None:
+        return ""
+    who = f"{'the script ' if one.scripted else ''}{one.who}"
+    return f" (acknowledged by {who}, {_date(one.time)})"
+
+
+def _evidence(found: ProposalEvidence | None) -> str:
+    if found is None:
+        return ""
+    parts = []
+    for part in sections(found):
+        rows = [*part.lines, *([f"and {part.more} more"] if part.more else [])]
+        parts.append(f"## {part.title}\n\n{part.lead}\n" + (f"\n{fenced(rows)}" if rows else ""))
+    return "\n".join(parts)
 
 
 def _decided(review: ReviewView) -> str:

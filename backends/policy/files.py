@@ -9,14 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from backends.boxes.layout import config_dir
 from backends.errors import BadRule, UsageError
-from backends.policy import lines, schema, values
+from backends.policy import lines, prepared, schema, values
 
 BUILT_IN = Path(__file__).parent / "profiles"
 REPOSITORY_FILE = "cloche.toml"
@@ -63,9 +62,15 @@ _built_in: dict[str, ProfileFile] = {}
 def built_in() -> dict[str, ProfileFile]:
     """The profiles that come with cloche, by name; read once."""
     if not _built_in:
+        ready = prepared.load(BUILT_IN)
         for path in sorted(BUILT_IN.glob("*.toml")):
-            label = f"built-in profile {path.stem}"
-            _built_in[path.stem] = parse(path.read_bytes(), label, "built-in", path.parent)
+            label, data = f"built-in profile {path.stem}", path.read_bytes()
+            known = ready.get(prepared.digest(data))
+            if known is None:
+                _built_in[path.stem] = parse(data, label, "built-in", path.parent)
+            else:
+                reader = _Reader(label, "built-in", known.lines)
+                _built_in[path.stem] = reader.file(known.document, path.parent)
     return dict(_built_in)
 
 
@@ -108,6 +113,8 @@ def parse(data: bytes, label: str, kind: str, folder: Path) -> ProfileFile:
     """``data`` as a file named ``label``. UsageError names the file, the line and the key of each fault."""
     if len(data) > LARGEST_FILE:
         raise _fault(label, "it is longer than 1 MiB", "keep profiles short", "too-long")
+    import tomllib
+
     try:
         text = data.decode("utf-8")
         document = tomllib.loads(text)

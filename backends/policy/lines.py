@@ -7,7 +7,6 @@ has already accepted, so it decides nothing about validity (TOML 1.0: https://to
 
 from __future__ import annotations
 
-import tomllib
 from bisect import bisect_right
 
 Path = tuple[str | int, ...]
@@ -79,6 +78,8 @@ class _Scanner:
             if char in "\"'":
                 start = self._at
                 self._string()
+                import tomllib
+
                 keys.append(str(tomllib.loads(f"k={self._text[start : self._at]}")["k"]))
             elif char.isalnum() or char in "-_":
                 start = self._at

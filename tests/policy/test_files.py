@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backends.errors import UsageError
-from backends.policy import files, schema
+from backends.policy import files, prepared, schema
 from backends.policy.settings import Settings, settings
 from tests.policy.conftest import Write
 
@@ -181,3 +181,28 @@ def test_the_built_in_profiles_are_default_agent_and_review() -> None:
         "default": {"default"},
         "review": {"review"},
     }
+
+
+def test_the_built_in_profiles_that_were_prepared_are_those_of_the_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = (files.BUILT_IN / prepared.FILE).read_text(encoding="utf-8")
+    how = "run: python -m backends.policy.prepared > backends/policy/profiles/built-in.json"
+    assert written == prepared.render(files.BUILT_IN), how
+    monkeypatch.setattr(files, "_built_in", {})
+    ready = files.built_in()
+    monkeypatch.setattr(files, "_built_in", {})
+    monkeypatch.setattr(prepared, "load", lambda _folder: {})
+    assert files.built_in() == ready
+
+
+def test_a_built_in_profile_that_was_changed_since_is_read_from_its_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for path in files.BUILT_IN.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    with open(tmp_path / "review.toml", "a") as file:
+        file.write('\n[profiles.added]\nobserve = "all"\n')
+    monkeypatch.setattr(files, "BUILT_IN", tmp_path)
+    monkeypatch.setattr(files, "_built_in", {})
+    assert set(files.built_in()["review"].profiles) == {"review", "added"}

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from backends.boxes.layout import config_dir
 from backends.errors import BadRule, UsageError
 from backends.policy import lines, prepared, schema, values
+from backends.policy.stated import ProfileText as ProfileText
+from backends.policy.stated import Stated as Stated
 
 BUILT_IN = Path(__file__).parent / "profiles"
 REPOSITORY_FILE = "cloche.toml"
@@ -23,27 +25,6 @@ USER_FILE = "config.toml"
 LARGEST_FILE = 1 << 20
 
 FOLDER_KINDS = ("built-in", "user", "repository", "foreign", "command line")
-
-
-class Stated(NamedTuple):
-    """One value that somebody wrote. Lists and tables give one of these for each element.
-
-    ``name`` is the variable or service of a table's element; ``where`` is "file:line".
-    """
-
-    path: str
-    name: str
-    value: object
-    where: str
-
-
-class ProfileText(NamedTuple):
-    """What one file says about one profile."""
-
-    name: str
-    where: str
-    extends: Stated | None
-    stated: tuple[Stated, ...]
 
 
 class ProfileFile(NamedTuple):
@@ -64,14 +45,23 @@ def built_in() -> dict[str, ProfileFile]:
     if not _built_in:
         ready = prepared.load(BUILT_IN)
         for path in sorted(BUILT_IN.glob("*.toml")):
-            label, data = f"built-in profile {path.stem}", path.read_bytes()
+            data = path.read_bytes()
             known = ready.get(prepared.digest(data))
-            if known is None:
-                _built_in[path.stem] = parse(data, label, "built-in", path.parent)
-            else:
-                reader = _Reader(label, "built-in", known.lines)
-                _built_in[path.stem] = reader.file(known.document, path.parent)
+            _built_in[path.stem] = (
+                parse_built_in(path, data)
+                if known is None
+                else ProfileFile(_label(path), "built-in", path.parent, known, ())
+            )
     return dict(_built_in)
+
+
+def parse_built_in(path: Path, data: bytes) -> ProfileFile:
+    """What ``data`` says, the content of a built-in profile's file."""
+    return parse(data, _label(path), "built-in", path.parent)
+
+
+def _label(path: Path) -> str:
+    return f"built-in profile {path.stem}"
 
 
 def user_file() -> ProfileFile | None:

@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from backends.digest import sha256
+from backends.policy.stated import ProfileText, Stated
 
 FILE = "built-in.json"
-
-
-class Read(NamedTuple):
-    """What one file says, and the line of each key and list element (see :mod:`backends.policy.lines`)."""
-
-    document: dict[str, Any]
-    lines: dict[tuple[str | int, ...], int]
 
 
 def digest(data: bytes) -> str:
@@ -27,31 +20,32 @@ def digest(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def load(folder: Path) -> dict[str, Read]:
-    """Everything prepared in ``folder``, by digest; empty where nothing is."""
+def load(folder: Path) -> dict[str, dict[str, ProfileText]]:
+    """The profiles of every file that was prepared in ``folder``, by its digest; empty where none was."""
     try:
         found = json.loads((folder / FILE).read_bytes())
     except FileNotFoundError:
         return {}
     return {
-        name: Read(document, {tuple(path): line for path, line in lines})
-        for name, (document, lines) in found.items()
+        name: {
+            profile: ProfileText(
+                profile, where, Stated(*extends) if extends else None, tuple(Stated(*one) for one in stated)
+            )
+            for profile, where, extends, stated in profiles
+        }
+        for name, profiles in found.items()
     }
 
 
 def render(folder: Path) -> str:
     """The text of the file for all profiles of ``folder``."""
-    import tomllib
-
-    from backends.policy import lines
+    from backends.policy import files
 
     found = {}
     for path in sorted(folder.glob("*.toml")):
         data = path.read_bytes()
-        text = data.decode("utf-8")
-        places = [[list(place), line] for place, line in lines.locate(text).items()]
-        found[digest(data)] = [tomllib.loads(text), places]
-    return json.dumps(found, indent=None, separators=(",", ":")) + "\n"
+        found[digest(data)] = list(files.parse_built_in(path, data).profiles.values())
+    return json.dumps(found, separators=(",", ":")) + "\n"
 
 
 if __name__ == "__main__":

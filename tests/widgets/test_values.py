@@ -12,7 +12,8 @@ from tests.widgets.drawn import bench, text_of
 from tests.workbench import frozen
 from widgets import marks, units
 from widgets.box_table import BoxTable, shown_columns
-from widgets.checks import count_verdicts, evidence_paragraphs
+from widgets.checks import count_verdicts
+from widgets.evidence import evidence_parts
 from widgets.file_list import FileList
 from widgets.header import Footer, FooterItem, Header
 from widgets.ink import Run, line, plain, width_of
@@ -273,7 +274,9 @@ def test_evidence_puts_the_worst_first_and_counts_verdicts() -> None:
     review = engine.review(frozen.FLEET[2].key)
     refused = CheckRow("nested-git", "refuse", "a nested repository", b"vendor/.git")
     review = review._replace(checks=(*review.checks, refused))
-    shown = texts(list(evidence_paragraphs(review)))
+    parts = evidence_parts(review)
+    assert plain(parts[0].title) == "Gate 1 refuse 2 warn"
+    shown = "\n".join(plain(item.text) for part in parts for item in part.items)
     assert shown.startswith("✗ nested-git  a nested repository  vendor/.git\n! ci-file")
     assert count_verdicts(review.checks) == {"pass": 3, "warn": 2, "refuse": 1}
     assert "npm test  exit 0" in shown

@@ -71,6 +71,28 @@ def _reopen(situation: Situation) -> str:
     return "" if box.state == "proposed" else "only a proposal can be reopened"
 
 
+def _unapply(situation: Situation) -> str:
+    box = situation.box
+    if box is None or situation.busy:
+        return _needs_box(situation)
+    if box.state == "proposed":
+        return "the box is frozen as a proposal; reopen it first"
+    return "" if box.state in ("applied", "idle") else f"the box is {box.state}: nothing of it was applied"
+
+
+def _rebase(situation: Situation) -> str:
+    box = situation.box
+    if box is None or situation.busy:
+        return _needs_box(situation)
+    if not box.base_ref:
+        return "the box has no branch that it could be brought onto"
+    if box.state in ("idle", "proposed"):
+        return "" if box.drift != 0 else "its branch has not moved on"
+    if box.processes:
+        return "processes still run; stop the box before its files are changed"
+    return f"the box is {box.state}"
+
+
 def _abort(situation: Situation) -> str:
     box = situation.box
     if box is None or situation.busy:
@@ -169,6 +191,25 @@ ACTIONS: tuple[Action, ...] = (
         ("fleet", "box", "gate"),
         footer=False,
         reason=_reopen,
+    ),
+    Action(
+        "unapply",
+        "U",
+        "undo apply",
+        "Undo the last apply of the box, while its branch has not moved on; shows what goes back and asks",
+        ("fleet", "box", "gate"),
+        danger=True,
+        footer=False,
+        reason=_unapply,
+    ),
+    Action(
+        "rebase",
+        "B",
+        "rebase",
+        "Merge what the branch gained into the box's files, which are compared with its tip from then on",
+        ("fleet", "box", "gate"),
+        footer=False,
+        reason=_rebase,
     ),
     Action(
         "abort",

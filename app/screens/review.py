@@ -11,10 +11,11 @@ from textual.containers import Horizontal, Vertical
 
 from app.action import Situation
 from app.actions import bindings
-from app.screens.outcome import ApplyScreen, ExportScreen, ExportWish
+from app.screens.apply import ApplyEnd
+from app.screens.outcome import ExportScreen, ExportWish
 from app.screens.reading import Reading
-from backends.errors import Busy
-from backends.snapshots import ApplyOutcome, BoxRow, ExportOutcome, ReviewView
+from backends.snapshots import BoxRow, ExportOutcome, ReviewView, UnapplyOutcome
+from backends.snapshots_moved import RebaseOutcome
 from widgets.checks import Evidence, verdict_line
 from widgets.diff_view import DiffView
 from widgets.file_list import FileList
@@ -216,27 +217,18 @@ class ReviewScreen(Reading):
         if review is None:
             return
 
-        def answered(squash: bool | None) -> None:
-            if squash is not None:
-                self.ask(
-                    partial(
-                        self.workbench.engine.apply, self.row.key, squash=squash, expect=review.snapshot.id
-                    ),
-                    self._applied,
-                    doing="the result is being applied",
-                    key=self.row.key,
-                    failed=self._not_applied,
-                )
+        self.open_apply(review)
 
-        self.app.push_screen(ApplyScreen(review, len(self.query_one(FileList).reviewed)), answered)
+    def apply_ended(self, end: ApplyEnd) -> None:
+        super().apply_ended(end)
+        self._leave()
+        if end.again:
+            self.workbench.open_review(self.row)
 
-    def _applied(self, outcome: ApplyOutcome) -> None:
-        branch = outcome.branch.removeprefix("refs/heads/")
-        text = f"{branch} is now {outcome.new[:10]} ({outcome.mode})"
-        self.notify(visible(text), title="applied", markup=False, timeout=10)
+    def unapplied(self, row: BoxRow, done: UnapplyOutcome) -> None:
+        super().unapplied(row, done)
         self._leave()
 
-    def _not_applied(self, error: Exception) -> None:
-        self.workbench.show_error(error)
-        if isinstance(error, Busy):
-            self.notify("nothing was changed; O reopens the box", markup=False, severity="warning")
+    def rebased(self, row: BoxRow, done: RebaseOutcome) -> None:
+        super().rebased(row, done)
+        self._leave()

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
 
-from app.screens.base import WorkbenchScreen
+from app.screens.applying import ApplyVerbs
 from app.screens.dialogs import ConfirmScreen
 from backends.snapshots import BoxRow, SnapshotInfo
 from widgets import marks
@@ -23,7 +23,7 @@ def describe(row: BoxRow) -> list[Line | tuple[Line, int]]:
     ]
 
 
-class BoxVerbs(WorkbenchScreen):
+class BoxVerbs(ApplyVerbs):
     """Actions on :meth:`subject`, the box in front of the person when the key was pressed."""
 
     @abstractmethod

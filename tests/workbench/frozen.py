@@ -13,7 +13,6 @@ from typing import Any
 
 from backends.errors import Refused
 from backends.snapshots import (
-    ApplyOutcome,
     BoxRow,
     BoxStatus,
     BoxView,
@@ -36,6 +35,7 @@ from backends.snapshots import (
     SnapshotInfo,
     Tally,
 )
+from tests.workbench.frozen_apply import FrozenActs
 from tests.workbench.frozen_diff import CHANGES, CHECKS, DIFF, PATCH
 
 __all__ = ["CHANGES", "CHECKS", "DIFF", "PATCH"]
@@ -331,7 +331,7 @@ class Still:
         self.closed = True
 
 
-class FrozenEngine:
+class FrozenEngine(FrozenActs):
     (
         Claim(
             "process",
@@ -343,6 +343,7 @@ class FrozenEngine:
     )
 
     def __init__(self, rows: tuple[BoxRow, ...] = FLEET) -> None:
+        super().__init__()
         self.rows = rows
         self.views: dict[str, BoxView] = {}
         self.diff: Diff = DIFF
@@ -433,12 +434,6 @@ class FrozenEngine:
     def export(self, ref: str, out: Path, force: bool = False) -> ExportOutcome:
         self._note("export", ref, out, force)
         return ExportOutcome(str(out), ("patch.diff", "report.md", "receipt.json"), SNAPSHOT)
-
-    def apply(
-        self, ref: str, *, squash: bool = False, as_name: str | None = None, expect: str | None = None
-    ) -> ApplyOutcome:
-        self._note("apply", ref, squash, as_name, expect)
-        return ApplyOutcome("refs/heads/main", SNAPSHOT.base, "b" * 40, "fast-forward", "person")
 
     def reopen(self, ref: str) -> None:
         self._note("reopen", ref)

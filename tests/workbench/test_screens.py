@@ -10,7 +10,6 @@ from app.screens.dialogs import ConfirmScreen, ErrorScreen
 from app.screens.fleet import FleetScreen
 from app.screens.fleet_parts import neighbour, pane_grid, row_heights
 from app.screens.new_box import NewBoxScreen
-from app.screens.outcome import ApplyScreen
 from app.screens.review import ReviewScreen
 from backends.snapshots import CheckRow
 from tests.workbench import frozen
@@ -229,38 +228,6 @@ async def test_the_gate_is_walked_by_file_and_hunk_and_marks_what_was_read() -> 
         assert diff.sides is not before
 
 
-async def test_apply_names_branch_commit_and_digest_and_stays_disarmed_while_a_warning_stands() -> None:
-    engine = frozen.FrozenEngine()
-    async with play(engine) as stage:
-        await to_gate(stage)
-        await stage.press("P")
-        await stage.shows(
-            "Apply docs-tour", "branch", "main", "3f2a9c1d0000", frozen.SNAPSHOT.id, "41aa41aa", "2 warnings"
-        )
-        assert stage.app.focused is not None
-        assert stage.app.focused.id == "no"
-        await stage.press("right", "enter")
-        assert isinstance(stage.app.screen, ApplyScreen)
-        assert engine.asked == []
-        await stage.type("docs-tour")
-        await stage.press("enter", "right", "enter")
-        await stage.until(lambda: engine.asked)
-        assert engine.asked == [("apply", (frozen.FLEET[2].key, False, None, frozen.SNAPSHOT.id))]
-        await stage.shows("main is now bbbbbbbbbb (fast-forward)")
-        assert isinstance(stage.app.screen, FleetScreen)
-
-
-async def test_apply_shows_the_whole_digest_and_counts_one_warning_as_one() -> None:
-    engine = frozen.FrozenEngine()
-    engine.checks = engine.checks[:1]
-    for size in SIZES:
-        async with play(engine, size) as stage:
-            await to_gate(stage)
-            await stage.press("P")
-            await stage.shows("1 warning stands")
-            assert sum(line.count("41aa" * 8) for line in stage.text().splitlines()) == 2  # in two halves
-
-
 @pytest.mark.parametrize("keys", [(), ("X",), ("question_mark",), ("ctrl+p",), ("n",), ("w", "w", "E", "P")])
 async def test_the_key_that_leaves_counts_in_every_dialog(keys: tuple[str, ...]) -> None:
     engine = frozen.FrozenEngine()
@@ -275,18 +242,6 @@ async def test_the_key_that_leaves_counts_in_every_dialog(keys: tuple[str, ...])
         await stage.press("ctrl+q")
         assert stage.app._exit
         assert engine.asked == []
-
-
-async def test_apply_without_warnings_needs_one_answer_and_never_by_enter_alone() -> None:
-    engine = frozen.FrozenEngine()
-    engine.checks = tuple(check for check in frozen.CHECKS if check.verdict == "pass")
-    async with play(engine) as stage:
-        await to_gate(stage)
-        await stage.press("P", "enter")
-        assert engine.asked == []
-        await stage.press("P", "right", "right", "enter")
-        await stage.until(lambda: engine.asked)
-        assert engine.asked[0][1][1] is True
 
 
 async def test_what_the_gate_refuses_can_be_neither_exported_nor_applied() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from app.cli.table import BY_NAME, VERBS
-from backends.snapshots import ApplyPlan, BoxRow, EgressRow, Explanation, ReviewedFile
+from backends.snapshots import ApplyPlan, BoxRow, EgressRow, Explanation, ReviewedFile, Trial
+from backends.snapshots_compare import ComparedBox, ComparedFile, Version
 from tests.support import Done, cloche_argv, git, wait_until
 
 pytestmark = pytest.mark.flow
@@ -60,6 +61,11 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     assert do("propose", "b", "--stop")["checks"]
     assert do("accept", "b", "x:@1", "--as", "t")["accepted"] == 1
     assert set(do("review", "b")["files"][0]) == set(ReviewedFile._fields)
+    tried = cli("try", "b", "--json", "--as", "t", "--", "sh", "-c", f"cat x; : --token={SECRET}")
+    assert tried.out == "x\n"
+    seen["try"] = check("try", tried.err.splitlines()[-1] + "\n")
+    (trial,) = do("review", "b")["tried"]
+    assert set(trial) == set(Trial._fields)
     assert do("denials", "b")["total"] == 1
     (explained,) = do("explain", "b", "/usr/no")["explanations"]
     assert set(explained) == {*Explanation._fields, "count"}
@@ -85,6 +91,10 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     do("apply", "b", "--as", "t")
     do("stop", "b")
     do("new", "c")
+    compared = do("compare", "b", "c")
+    assert set(compared["boxes"][0]) == {"box", *ComparedBox._fields} - {"row"}
+    assert set(compared["files"][0]) == set(ComparedFile._fields)
+    assert set(compared["files"][0]["versions"][0]) == set(Version._fields)
     do("abort", "c")
     do("gc")
     do("new", "d", "--profile", "listed")

@@ -14,6 +14,7 @@ from backends.errors import ClocheError
 from widgets import context as around
 from widgets.blob_facts import BlobFacts, facts_lines, facts_of
 from widgets.diff_rows import AS_IT_IS
+from widgets.checks import Evidence
 from widgets.diff_view import DiffView
 from widgets.file_list import FileList
 from widgets.ink import Line, line
@@ -80,6 +81,22 @@ class Reading(BoxVerbs):
     def on_diff_view_elsewhere(self, event: DiffView.Elsewhere) -> None:
         self._goal = event.row
         self.files.select_file(event.file)
+
+    def on_evidence_jump(self, event: Evidence.Jump) -> None:
+        """To the file, and the line of it, that an item of the evidence is about."""
+        place = next((at for at, one in enumerate(self.files.changes) if one.path == event.path), None)
+        if place is None:
+            self.notify("this diff has no such file", severity="warning", markup=False)
+            return
+        rows = self.index.files[place]
+        near = range(rows.first, rows.last)
+        row = next((at for at in near if event.line and self.index.new[at] == event.line), rows.first)
+        if place == self._shown:
+            self.diff.go_to_row(row)
+        else:
+            self._goal = row
+            self.files.select_file(place)
+        self.diff.focus()
 
     def step_hunk(self, steps: int) -> None:
         """The next hunk or the one before; beyond the file's last, that of the file that follows."""

@@ -93,6 +93,37 @@ def _rebase(situation: Situation) -> str:
     return f"the box is {box.state}"
 
 
+def _tell(situation: Situation) -> str:
+    box = situation.box
+    if box is None or situation.busy:
+        return _needs_box(situation)
+    if box.state == "proposed":
+        return "the box is frozen as a proposal; request changes of it first"
+    return "" if box.state == "running" else "nothing runs in it: open a terminal and start the agent"
+
+
+def _unapply(situation: Situation) -> str:
+    box = situation.box
+    if box is None or situation.busy:
+        return _needs_box(situation)
+    if box.state == "proposed":
+        return "the box is frozen as a proposal; reopen it first"
+    return "" if box.state in ("applied", "idle") else f"the box is {box.state}: nothing of it was applied"
+
+
+def _rebase(situation: Situation) -> str:
+    box = situation.box
+    if box is None or situation.busy:
+        return _needs_box(situation)
+    if not box.base_ref:
+        return "the box has no branch that it could be brought onto"
+    if box.state in ("idle", "proposed"):
+        return "" if box.drift != 0 else "its branch has not moved on"
+    if box.processes:
+        return "processes still run; stop the box before its files are changed"
+    return f"the box is {box.state}"
+
+
 def _abort(situation: Situation) -> str:
     box = situation.box
     if box is None or situation.busy:
@@ -191,6 +222,15 @@ ACTIONS: tuple[Action, ...] = (
         ("fleet", "box", "gate"),
         footer=False,
         reason=_reopen,
+    ),
+    Action(
+        "tell",
+        "R",
+        "tell agent",
+        "Type to the newest terminal of the box that changes are requested, and where to read them",
+        ("fleet", "box"),
+        footer=False,
+        reason=_tell,
     ),
     Action(
         "unapply",
@@ -292,6 +332,15 @@ ACTIONS: tuple[Action, ...] = (
     Action("range", "v", "range", "Begin or end a range of lines", ("diff",), own=True, footer=False),
     Action("unit", "a", "unit", "Mean the line, its hunk, or the file", ("diff",), own=True, footer=False),
     Action(
+        "narrower",
+        "s",
+        "split",
+        "Mean less: of a file a hunk, of a hunk a block of changed lines, of a block a line",
+        ("diff",),
+        own=True,
+        footer=False,
+    ),
+    Action(
         "blanks",
         "w",
         "blanks",
@@ -335,6 +384,7 @@ BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 
 _NAMES = {
     "question_mark": "?",
+    "minus": "-",
     "slash": "/",
     "left_curly_bracket": "{",
     "right_curly_bracket": "}",

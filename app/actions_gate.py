@@ -34,14 +34,94 @@ def _file(situation: Situation) -> str:
     return "" if situation.file else "no file is selected"
 
 
+def _decide(situation: Situation) -> str:
+    return situation.busy or situation.deciding or _file(situation)
+
+
+def _said(situation: Situation) -> str:
+    return situation.busy or situation.deciding
+
+
+def _undo(situation: Situation) -> str:
+    return _said(situation) or ("" if situation.undo else "no decision of this proposal can be taken back")
+
+
+def _redo(situation: Situation) -> str:
+    return _said(situation) or ("" if situation.redo else "no decision was taken back")
+
+
+def _request(situation: Situation) -> str:
+    review = situation.review
+    if situation.busy or review is None:
+        return situation.busy or "the review is not read yet"
+    return "" if review.row.state == "proposed" else f"the box is {review.row.state}: it takes no requests"
+
+
+def _since(situation: Situation) -> str:
+    review = situation.review
+    if review is None:
+        return "the review is not read yet"
+    done = review.progress
+    return "" if done is None or done.since else "no proposal of this box was reviewed before this one"
+
+
 GATE: tuple[Action, ...] = (
     # Gate
+    Action(
+        "accept",
+        "space",
+        "accept",
+        "Accept the line, range, block, hunk or file under the cursor; again: it is open as before",
+        ("gate",),
+        reason=_decide,
+    ),
+    Action(
+        "reject",
+        "minus,x",
+        "reject",
+        "Reject the line, range, block, hunk or file under the cursor; again: it is open as before",
+        ("gate",),
+        reason=_decide,
+    ),
+    Action("undo", "z", "undo", "Take the last decision back", ("gate",), reason=_undo),
+    Action("redo", "Z", "redo", "Take it again", ("gate",), footer=False, reason=_redo),
+    Action(
+        "comment",
+        "c",
+        "comment",
+        "Comment on the line, or in the list on the file; change or delete your comment there",
+        ("gate",),
+        reason=_decide,
+    ),
+    Action(
+        "summary",
+        "C",
+        "summary",
+        "Write what you think of the whole proposal",
+        ("gate",),
+        footer=False,
+        reason=_said,
+    ),
+    Action(
+        "comments",
+        "L",
+        "comments",
+        "Every comment, with those whose file has changed since: go there, change, delete",
+        ("gate",),
+        footer=False,
+        reason=_said,
+    ),
     Action("next-file", "J", "file", "Next file", ("gate",), footer=False, reason=_file),
     Action("last-file", "K", "file", "File before", ("gate",), footer=False, reason=_file),
     Action("next-hunk", "l", "hunk", "Next hunk", ("gate",), footer=False),
     Action("last-hunk", "h", "hunk", "Hunk before", ("gate",), footer=False),
     Action(
-        "reviewed", "m", "reviewed", "Mark the file as reviewed and go to the next", ("gate",), reason=_file
+        "reviewed",
+        "m",
+        "reviewed",
+        "Mark the file as reviewed and go to the next; the mark falls off when the file changes",
+        ("gate",),
+        reason=_decide,
     ),
     Action("whole", "F", "full", "Give the diff the whole screen, or take it back", ("gate",), footer=False),
     Action("search", "slash", "search", "Search the whole diff for a text", ("gate",)),
@@ -70,6 +150,22 @@ GATE: tuple[Action, ...] = (
         "Open a read-only copy of the file in your editor (VISUAL, EDITOR)",
         ("gate",),
         reason=_file,
+    ),
+    Action(
+        "since",
+        "i",
+        "since",
+        "Show only what this proposal says otherwise than the last one that was reviewed, or all of it again",
+        ("gate",),
+        reason=_since,
+    ),
+    Action(
+        "request",
+        "R",
+        "request",
+        "Request changes: what you said goes where the agent reads it, and the box goes on",
+        ("gate",),
+        reason=_request,
     ),
     Action("sides", "d", "sides", "Switch between unified and side by side", ("gate", "box")),
     Action(

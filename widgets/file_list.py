@@ -26,6 +26,8 @@ DECIDED = {
     "mixed": Run("±", "quiet"),
 }
 """The sign of a file, or of a folded folder, by what was decided of it."""
+BULK = {"generated": "gen", "vendored": "vend"}
+"""How a file that nobody wrote by hand is called in its row."""
 ROOM_FOR_COUNTS = 48
 """Cells of the list from which a file that is decided in part shows its counts beside its changes."""
 DEEPEST = 24
@@ -121,6 +123,7 @@ class FileList(RowView[TreeRow]):
         self._folded: set[bytes] = set()
         self._suspects: Mapping[int, tuple[int, str]] = {}
         self._decided: Mapping[bytes, FileDone] = {}
+        self._bulk: Mapping[bytes, str] = {}
 
     # ------------------------------------------------------------ values
 
@@ -131,7 +134,25 @@ class FileList(RowView[TreeRow]):
             if bad and self._worst.get(check.path or b"") != "refuse":
                 self._worst[check.path or b""] = check.verdict
         self.changes = changes
+        self._fold_bulk()
         self.set_rows(tree_rows(changes, self._folded))
+
+    def set_bulk(self, kinds: Mapping[bytes, str]) -> None:
+        """Files that nobody wrote by hand (generated, vendored), by path: folders of nothing else are folded,
+        others are drawn fainter and say so. To be called before the files are set."""
+        self._bulk = kinds
+
+    def _fold_bulk(self) -> None:
+        bulk = [0]
+        for change in self.changes:
+            bulk.append(bulk[-1] + (change.path in self._bulk))
+        if bulk[-1]:
+            rows = tree_rows(self.changes, frozenset())
+            self._folded |= {
+                row.path
+                for row in rows
+                if row.files and bulk[row.file + row.files] - bulk[row.file] == row.files
+            }
 
     def set_suspects(self, files: Mapping[int, tuple[int, str]]) -> None:
         """Files (by place) with added lines that hold characters that are not what they seem."""
@@ -239,6 +260,10 @@ class FileList(RowView[TreeRow]):
             figures = self._with_folder(figures, row)
         elif not row.files and (done := self._decided.get(row.path)) is not None:
             figures = _with_decisions(figures, done, width)
+        bulk = self._bulk.get(row.path, "") if not row.files else ""
+        if bulk:
+            here = here or "quiet"
+            figures = line((f" {BULK.get(bulk, bulk)}", "quiet"), *figures)
         room = width - 6 - (len(indent.text) - 1) - width_of(figures)
         room = max(4, room)
         name = fill_line(crop_line_left(named(row.name[-4 * room - 64 :], here), room), room)

@@ -24,6 +24,7 @@ from widgets.file_list import FileDone
 from widgets.ink import Line, line
 from widgets.notes import Note
 from widgets.selection import LineMarks, Selection
+from widgets.visible import visible
 
 CHANGED = "somebody else decided meanwhile: shown is what is there now, and your last act was not kept"
 Act = Callable[[DeskLike], Review]
@@ -57,6 +58,7 @@ class Deciding(Reading):
         self._marks: dict[bytes, LineMarks] = {}
         self._done: dict[bytes, FileDone] = {}
         self._said: Mapping[bytes, Sequence[Note]] = {}
+        self._reviewed: set[bytes] = set()  # as kept
 
     # ------------------------------------------------------------ the desk
 
@@ -139,6 +141,20 @@ class Deciding(Reading):
 
         self._sitting.do(work, acted, not_acted)
 
+    def catch_up(self) -> None:
+        """Paints what another desk of this person decided, such as the dialog that was over this screen."""
+        if self._sitting is None or self.undecidable or self.decided is None:
+            return
+
+        def work(desk: DeskLike) -> Done:
+            before, self._before = self._before, desk.fresh()
+            return Done(changes(self.patch_files, before, self._before), self._round)
+
+        def failed(error: Exception) -> None:
+            self.notify(visible(str(error)), severity="warning", markup=False)
+
+        self._sitting.do(work, self._paint, failed)
+
     def with_progress(self, then: Callable[[ReviewProgress | None], None]) -> None:
         """Calls ``then`` with how far the review is, after the acts under way; None where nothing can be
         decided."""
@@ -163,6 +179,7 @@ class Deciding(Reading):
         if change.notes is not None:
             self._said = change.notes
             self._show_notes()
+        self._reviewed = change.reviewed
         self.files.set_reviewed(change.reviewed)
         self._repaint()
         self._look()
@@ -295,15 +312,13 @@ class Deciding(Reading):
         files = [self.patch_files[path] for path in paths if path in self.patch_files]
         if not files:
             return
-        on = False
-
-        def act(desk: DeskLike) -> Review:
-            nonlocal on
-            on = not all(desk.review.is_reviewed(file) for file in files)
-            return desk.change(lambda review: review.mark_all(files, on))
-
-        def then(change: Change) -> None:
-            if on:
-                self.files.step_unread()
-
-        self.act(act, then)
+        # The one act that is painted before it is kept: whoever reads file after file does not wait for each.
+        seen = set(self.files.reviewed)
+        on = not seen.issuperset(paths)
+        self.files.set_reviewed(seen | set(paths) if on else seen - set(paths))
+        if on:
+            self.files.step_unread()
+        self.act(
+            lambda desk: desk.change(lambda review: review.mark_all(files, on)),
+            failed=lambda _: self.files.set_reviewed(self._reviewed),
+        )

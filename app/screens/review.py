@@ -11,26 +11,28 @@ from textual.containers import Horizontal, Vertical
 
 from app.action import Situation
 from app.actions import bindings
+from app.screens.answering import Answering
 from app.screens.apply import ApplyEnd
 from app.screens.outcome import ExportScreen, ExportWish
-from app.screens.reading import Reading
 from backends.snapshots import BoxRow, ExportOutcome, ReviewView, UnapplyOutcome
 from backends.snapshots_moved import RebaseOutcome
 from widgets.checks import Evidence, verdict_line
 from widgets.diff_view import DiffView
 from widgets.file_list import FileList
 from widgets.header import Header
-from widgets.ink import line
+from widgets.ink import Line, crop_line_left, line, width_of
 from widgets.lines import RowView
 from widgets.patch import EMPTY, PatchIndex, index_patch
 from widgets.suspects import Survey, named, survey
 from widgets.visible import runs, visible
 
 NARROW, WIDE = 100, 160
+SHORT_FRAME = 80
+"""Columns of the diff below which what is decided is said in signs."""
 
 
-class ReviewScreen(Reading):
-    """Reads the proposal once: it is a snapshot, so nothing here moves while it is read."""
+class ReviewScreen(Answering):
+    """Reads the proposal once: it is a snapshot, so nothing of it moves while it is decided about."""
 
     CONTEXTS = ("gate",)
     BINDINGS: ClassVar[list[BindingType]] = bindings("gate", "anywhere")
@@ -61,7 +63,7 @@ class ReviewScreen(Reading):
         self._fit()
         self.query_one(DiffView).set_index(EMPTY, note="reading the proposal…")
         self.query_one(FileList).focus()
-        self._show_header()
+        self.show_header()
         self.show_footer()
         self.workbench.want((), ())
         engine, key = self.workbench.engine, self.row.key
@@ -80,9 +82,13 @@ class ReviewScreen(Reading):
 
     def on_screen_resume(self) -> None:
         self.workbench.want((), ())
+        self.catch_up()
 
     def on_resize(self) -> None:
         self._fit()
+        if self.ready:
+            self.show_header()
+            self.call_after_refresh(self.reframe)
 
     def _fit(self) -> None:
         self.set_class(self.size.width < NARROW, "-narrow")
@@ -94,16 +100,19 @@ class ReviewScreen(Reading):
         self.review, self.index, self.survey = value
         review = self.review
         self.row = review.row
+        if review.evidence is not None:
+            self.files.set_bulk({one.path: one.kind for one in review.evidence.bulk})
         self.files.set_files(review.diff.changes, review.checks)
         self.files.set_suspects(self.survey.files)
         self.files.select_file(0)
         self.query_one(Evidence).set_review(review)
         self.show_selected("no changes against the base")
+        self.sit_down(review)
         self.reframe()
-        self._show_header()
+        self.show_header()
         self.show_footer()
 
-    def _show_header(self) -> None:
+    def show_header(self) -> None:
         review = self.review
         parts = line(("fleet › ", "quiet"), *runs(self.row.name, "title"), (" › review", "quiet"))
         if review is None:
@@ -118,16 +127,34 @@ class ReviewScreen(Reading):
             ("  policy ", "quiet"),
             f"{visible(review.policy_digest[:8])}…",
         )
-        self.query_one(Header).show(parts, verdict_line(review.checks))
+        self.query_one(Header).show(parts, self._standing(review))
+
+    def _standing(self, review: ReviewView) -> Line:
+        """What is decided and what the checks say; in signs, and of the checks the bad ones, if narrow."""
+        verdicts = verdict_line(review.checks)
+        if self.decided is None:
+            return verdicts
+        blocked = line((f"  ⊘ {len(self.blocked)} blocked", "look strong")) if self.blocked else ()
+        words = line(*self.counts_line(self.total, short=False), *blocked, ("  │ ", "faint"), *verdicts)
+        if width_of(words) + 2 <= self.size.width // 2:
+            return words
+        return line(*self.counts_line(self.total, short=True), *blocked, *verdicts[1:])
 
     def reframe(self) -> None:
         files, diff = self.files, self.diff
-        reviewed = len(files.reviewed)
+        reviewed = 0 if self.since else len(files.reviewed)
+        count = len(files.changes)
+        head = line((f"Since the last review {count}", "look")) if self.since else line(f"Files {count}")
         files.border_title = files.rich_line(
-            line(f"Files {len(files.changes)}", (f" · {reviewed} reviewed", "quiet") if reviewed else "")
+            line(*head, (f" · {reviewed} reviewed", "quiet") if reviewed else "")
         )
         change = self.change
         name = named(change.path, "title") if change is not None else line("Diff")
+        done = self.file_counts()
+        if done is not None:
+            counts = self.counts_line(done, short=diff.size.width < SHORT_FRAME)
+            room = max(12, diff.size.width - width_of(counts) - 4)
+            name = line(*crop_line_left(name, room), "  ", *counts)
         diff.border_title = diff.rich_line(name)
         diff.border_subtitle = diff.rich_line(self.reading_line())
 
@@ -156,6 +183,9 @@ class ReviewScreen(Reading):
             box=self.row,
             review=self.review,
             file=self.is_mounted and self.query_one(FileList).selected is not None,
+            deciding=self.undecidable,
+            undo=self.decided is not None and bool(self.decided.history.past),
+            redo=self.decided is not None and bool(self.decided.history.future),
             busy=self.workbench.busy.get(self.row.key, ""),
         )
 
@@ -167,13 +197,11 @@ class ReviewScreen(Reading):
 
     def do_next_hunk(self) -> None:
         self.step_hunk(1)
+        self.diff.focus()  # what is decided next is the hunk, not the file
 
     def do_last_hunk(self) -> None:
         self.step_hunk(-1)
-
-    def do_reviewed(self) -> None:
-        self.query_one(FileList).mark_reviewed()
-        self.reframe()
+        self.diff.focus()
 
     def do_sides(self) -> None:
         view = self.query_one(DiffView)

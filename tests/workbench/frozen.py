@@ -35,6 +35,9 @@ from backends.snapshots import (
     SnapshotInfo,
     Tally,
 )
+from tests.workbench.frozen_answers import FrozenAnswers
+from tests.workbench.frozen_apply import FrozenActs
+from tests.workbench.frozen_desk import FrozenDesk, desk_paths
 from tests.workbench.frozen_apply import FrozenActs
 from tests.workbench.frozen_diff import CHANGES, CHECKS, DIFF, PATCH
 
@@ -331,7 +334,7 @@ class Still:
         self.closed = True
 
 
-class FrozenEngine(FrozenActs):
+class FrozenEngine(FrozenActs, FrozenAnswers):
     (
         Claim(
             "process",
@@ -356,6 +359,7 @@ class FrozenEngine(FrozenActs):
         self.explanation: Explanation = EXPLANATION
         self.blobs: dict[str, bytes] = {}
         self.records: tuple[JournalRecord, ...] = RECORDS
+        self.kept = desk_paths(self)
 
     def _note(self, verb: str, ref: str, *rest: Any) -> None:
         self.asked.append((verb, (ref, *rest)))
@@ -426,6 +430,10 @@ class FrozenEngine(FrozenActs):
         return ReviewView(
             row, SNAPSHOT, "41aa" * 16, self.diff, self.checks, DENIED, ran, "refs/heads/main", SNAPSHOT.base
         )
+
+    def decisions(self, ref: str, who: str, **rest: Any) -> FrozenDesk:
+        self.wait("decisions", ref)
+        return FrozenDesk(self, who)
 
     def blob(self, ref: str, oid: str) -> bytes:
         self.wait("blob", ref)

@@ -1,0 +1,449 @@
+"""Deciding in the gate by keys: what is painted is on disk, whoever else decides, and however it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from textual.widgets import TextArea
+
+from app.screens.comments import CommentsScreen, Listed
+from app.screens.dialogs import ErrorScreen
+from app.screens.review import ReviewScreen
+from app.screens.writing import WriteScreen
+from backends.errors import Refused
+from backends.gate.decisions import Review
+from backends.gate.patch import ACCEPTED, REJECTED, Counts, Marks
+from backends.snapshots import Diff, FileChange
+from tests.workbench import frozen
+from tests.workbench.frozen_desk import FrozenDesk
+from tests.workbench.stage import Play, play
+from tests.workbench.test_screens import SIZES, to_gate
+from widgets.diff_view import DiffView
+from widgets.file_list import FileList
+
+TS, YML, LOCK = (change.path for change in frozen.CHANGES)
+TAIL = 1 << 165
+"""The only line of the second hunk."""
+FIRST = Marks(frozenset(), 0b11 << 116 | 1 << 122, 0b1111 << 116 | 1 << 124)
+"""The lines of the first."""
+
+MOVED_PATCH = b"""diff --git a/a b/a
+deleted file mode 100644
+index 1111111..0000000
+--- a/a
++++ /dev/null
+@@ -1 +0,0 @@
+-one
+diff --git a/a/b b/a/b
+new file mode 100755
+index 0000000..2222222
+--- /dev/null
++++ b/a/b
+@@ -0,0 +1 @@
++two
+diff --git a/logo.png b/logo.png
+index 3333333..4444444 100644
+GIT binary patch
+literal 3
+zab
+
+literal 3
+zcd
+
+diff --git a/run.sh b/run.sh
+old mode 100644
+new mode 100755
+index 5555555..6666666
+--- a/run.sh
++++ b/run.sh
+@@ -1,2 +1,2 @@
+ a
+-b
++B
+"""
+MOVED = Diff(
+    "3f2a9c1d" + "0" * 32,
+    "9c1d" * 10,
+    (
+        FileChange(b"a", None, "D", 0o100644, 0, "1" * 40, "0" * 40, 0, 1),
+        FileChange(b"a/b", None, "A", 0, 0o100755, "0" * 40, "2" * 40, 1, 0),
+        FileChange(b"logo.png", None, "M", 0o100644, 0o100644, "3" * 40, "4" * 40, None, None),
+        FileChange(b"run.sh", None, "M", 0o100644, 0o100755, "5" * 40, "6" * 40, 1, 1),
+    ),
+    MOVED_PATCH,
+    (),
+)
+"""A folder takes the name of a file, an image changes, and a file gets a mode and a line."""
+
+
+class Gate:
+    """The review screen of a frozen engine, with what its desk has on disk."""
+
+    def __init__(self, stage: Play, engine: frozen.FrozenEngine, screen: ReviewScreen) -> None:
+        self.stage = stage
+        self.engine = engine
+        self.screen = screen
+        self.press = stage.press
+
+    @property
+    def diff(self) -> DiffView:
+        return self.screen.query_one(DiffView)
+
+    @property
+    def files(self) -> FileList:
+        return self.screen.query_one(FileList)
+
+    @property
+    def kept(self) -> Review:
+        """What whoever comes next finds."""
+        return FrozenDesk(self.engine, "next").review
+
+    async def settled(self) -> None:
+        """Every act that was asked for is painted."""
+        sitting = self.screen._sitting
+        assert sitting is not None
+        await self.stage.until(lambda: sitting.idle and not self.screen._looking)
+        await self.stage.pilot.pause()
+
+    async def act(self, *keys: str) -> Review:
+        """Presses keys; what is painted then, which must be what is on disk."""
+        await self.press(*keys)
+        await self.settled()
+        decided = self.screen.decided
+        assert decided is not None
+        assert decided == self.kept
+        return decided
+
+    def marks(self, path: bytes = TS) -> tuple[Marks, Marks]:
+        assert self.screen.decided is not None
+        return self.screen.decided.history.now.of(path)
+
+
+@asynccontextmanager
+async def gate(
+    size: tuple[int, int] = (120, 40), diff: Diff | None = None, engine: Any = None
+) -> AsyncIterator[Gate]:
+    made = engine or frozen.FrozenEngine()
+    if diff is not None:
+        made.diff = diff
+    if b"logo.png" in [change.path for change in made.diff.changes]:
+        made.blobs = {"3" * 40: b"old", "4" * 40: b"new"}
+    async with play(made, size) as stage:
+        screen = await to_gate(stage)
+        await stage.until(lambda: screen.decided is not None)
+        found = Gate(stage, made, screen)
+        await found.settled()
+        yield found
+
+
+async def write(found: Gate, text: str, *keys: str) -> None:
+    await found.stage.until(lambda: isinstance(found.stage.app.screen, WriteScreen))
+    found.stage.app.screen.query_one(TextArea).insert(text)
+    await found.press(*keys)
+
+
+# ------------------------------------------------------------ lines, hunks, files
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_hunk_is_accepted_opened_again_and_counted_everywhere(size: tuple[int, int]) -> None:
+    async with gate(size) as found:
+        await found.act("l", "h", "space")
+        assert found.marks() == (FIRST, Marks())
+        assert found.screen.total == Counts(8, 0, 8)
+        await found.act("l", "x")
+        assert found.marks() == (FIRST, Marks(frozenset(), 0, TAIL))
+        text = found.stage.text()
+        assert "rejected 1  export function" in text  # the hunk's own row
+        assert "✓8 ✗1 ○7" in found.stage.header() or "accepted 8  rejected 1  open 7" in found.stage.header()
+        assert "✓8 ✗1" in text  # the row of the file
+        await found.act("x")
+        assert found.marks() == (FIRST, Marks())
+        await found.act("h", "space")
+        assert found.marks() == (Marks(), Marks())
+        assert found.screen.total == Counts(0, 0, 16)
+
+
+@pytest.mark.parametrize("sides", [False, True])
+async def test_lines_ranges_and_blocks_are_decided_by_side(sides: bool) -> None:
+    async with gate((160, 50)) as found:
+        await found.press("l", "h")
+        found.diff.set_split(sides)
+        await found.act("s", "space")  # the hunk's header is split: its first block
+        block = Marks(frozenset(), 0b11 << 116, 0b1111 << 116)
+        assert found.marks() == (block, Marks())
+        await found.act("s", "minus")
+        line = Marks(frozenset(), 1 << 116, 1 << 116 if sides else 0)
+        assert found.marks() == (block.minus(line), line)
+        await found.act("down", "v", "down", "down", "minus")
+        rejected = Marks(frozenset(), 0b11 << 116, 0b1111 << 116 if sides else 0b11 << 116)
+        assert found.marks() == (block.minus(rejected), rejected)
+        await found.act("escape", "a", "space")
+        assert found.marks() == (FIRST, Marks())
+
+
+async def test_in_the_list_a_key_means_the_file_or_all_of_the_folder() -> None:
+    changes = tuple(sorted(frozen.CHANGES, key=lambda change: change.path))
+    parts = frozen.PATCH.split(b"diff --git ")
+    patch = b"".join(b"diff --git " + parts[place] for place in (2, 3, 1))
+    diff = frozen.DIFF._replace(changes=changes, patch=patch)
+    async with gate(diff=diff) as found:
+        assert found.files.has_focus
+        decided = await found.act("space")
+        assert list(decided.history.now.files) == [YML]
+        assert found.marks(YML)[0].parts == {"exists"}
+        await found.act("minus")
+        assert found.marks(YML)[1].parts == {"exists"}
+        await found.act("J", "minus", "J", "space", "space", "minus")
+        assert found.marks(LOCK)[1].lines == 2
+        assert found.marks(TS)[1].lines == 9
+        assert next(row for row in found.stage.text().split("\n") if "lock.json" in row).count("✗") >= 1
+
+
+async def test_where_nothing_is_changed_nothing_is_decided_and_that_is_said() -> None:
+    async with gate() as found:
+        await found.press("l", "h", "down", "space")
+        await found.stage.shows("nothing is changed here")
+        await found.press("tab", "tab")
+        while found.files.has_focus or found.diff.has_focus:
+            await found.press("space")
+            await found.stage.shows("go to the diff or to the files first")
+            break
+        assert found.kept.empty
+
+
+async def test_modes_images_and_paths_that_take_anothers_name() -> None:
+    async with gate(diff=MOVED) as found:
+        await found.act("J", "J", "J", "enter", "g", "space")  # run.sh: the row of its mode
+        assert found.diff.selection.parts == ("mode",)
+        assert found.marks(b"run.sh") == (Marks(frozenset({"mode"})), Marks())
+        assert found.screen.total.accepted == 1
+        await found.act("K", "minus")
+        assert found.marks(b"logo.png") == (Marks(), Marks(frozenset({"content"})))
+        await found.act("K", "G", "space")  # a line of a/b, which needs that the file a goes
+        assert found.marks(b"a/b")[0] == Marks(frozenset(), 0, 1 << 1)
+        await found.stage.shows("⊘ exists cannot be applied", "it needs exists of a", "⊘ 1 blocked")
+        await found.act("K", "a", "a", "space")
+        await found.stage.until(lambda: not found.screen.blocked)
+        assert "⊘" not in found.stage.text()
+
+
+# ------------------------------------------------------------ undo, marks
+
+
+async def test_undo_and_redo_go_where_it_was_and_say_when_there_is_nothing() -> None:
+    async with gate() as found:
+        await found.press("z")
+        await found.stage.shows("no decision of this proposal can be taken back")
+        await found.act("space", "J", "minus", "K")
+        await found.act("z")
+        assert found.files.change is frozen.CHANGES[1]
+        assert found.marks(YML) == (Marks(), Marks())
+        await found.act("z")
+        assert found.screen.decided is not None
+        assert found.screen.decided.history.now.files == {}
+        assert found.files.change is frozen.CHANGES[0]
+        await found.act("Z", "Z")
+        assert found.marks(YML)[1].lines == 4
+        assert found.marks(TS)[0].lines == 9
+        await found.press("Z")
+        await found.stage.shows("no decision was taken back")
+
+
+async def test_a_reviewed_mark_is_kept_and_falls_off_when_the_file_changes() -> None:
+    engine = frozen.FrozenEngine()
+    async with gate(engine=engine) as found:
+        await found.act("m", "m")
+        await found.stage.until(lambda: found.files.reviewed == {TS, YML})
+        assert found.files.change is frozen.CHANGES[2]
+        await found.act("K", "m")
+        assert found.files.reviewed == {TS}
+    changed = frozen.CHANGES[0]._replace(new_oid="7" * 40)
+    engine.diff = frozen.DIFF._replace(tree="8" * 40, changes=(changed, *frozen.CHANGES[1:]))
+    async with gate(engine=engine) as found:
+        assert found.files.reviewed == set()
+
+
+# ------------------------------------------------------------ saying something
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_comment_stands_under_its_line_and_is_changed_and_deleted(size: tuple[int, int]) -> None:
+    async with gate(size) as found:
+        await found.press("l", "c")
+        await write(found, "wait for [red]whom[/]?", "ctrl+s")
+        await found.settled()
+        (comment,) = found.kept.comments
+        assert (comment.path, comment.side, comment.line) == (TS, "new", 162)
+        assert comment.quote == "   return t.expires < Date.now()".removeprefix(" ")
+        rows = [row.split("││")[-1] for row in found.stage.text().split("\n")]
+        place = next(number for number, row in enumerate(rows) if "return t.expires" in row)
+        assert "┃" in rows[place + 1] and comment.who in rows[place + 1]
+        assert "┃ wait for [red]whom[/]?" in rows[place + 2]
+        await found.press("c")
+        await write(found, " And why?", "escape")  # the first escape only leaves the text
+        assert isinstance(found.stage.app.screen, WriteScreen)
+        await found.press("enter")
+        await found.settled()
+        assert found.kept.comments[0].text == "wait for [red]whom[/]? And why?"
+        await found.press("c")
+        await write(found, "", "escape")
+        assert found.kept.comments[0].text == "wait for [red]whom[/]? And why?"
+        await found.press("c")
+        await found.stage.until(lambda: isinstance(found.stage.app.screen, WriteScreen))
+        found.stage.app.screen.query_one("#delete").focus()
+        await found.press("enter")
+        await found.settled()
+        assert found.kept.comments == ()
+        assert "┃" not in found.stage.text()
+
+
+async def test_comments_do_not_move_the_cursor_off_its_line_nor_hide_rows() -> None:
+    async with gate((100, 24)) as found:
+        await found.press("l", "h", "down", "down")
+        for _ in range(3):
+            row = found.diff.row
+            await found.press("c")
+            await write(found, "a\nb\nc", "ctrl+s")
+            await found.settled()
+            assert found.diff.row == row
+            await found.press("down")
+        seen = []
+        await found.press("g")
+        for _ in range(len(found.diff.shown)):
+            seen.append(found.diff.row)
+            y = found.diff.notes.line_of(found.diff.place) - found.diff.scroll_offset.y
+            assert found.diff.render_line(y).text.startswith("▌")
+            await found.press("down")
+        assert seen == list(found.diff.shown.left)
+
+
+async def test_a_comment_of_a_file_that_changed_is_shown_above_it_and_listed() -> None:
+    engine = frozen.FrozenEngine()
+    desk = FrozenDesk(engine, "anna")
+    desk.comment(TS, "new", 116, "load it once", b"    const t = await loadOnce()")
+    desk.comment(YML, "new", 0, "is this needed?")
+    changed = frozen.CHANGES[0]._replace(new_oid="7" * 40)
+    engine.diff = frozen.DIFF._replace(tree="8" * 40, changes=(changed, *frozen.CHANGES[1:]))
+    async with gate((140, 40), engine=engine) as found:
+        await found.stage.shows("the file has changed since anna", "line 116: const t = await loadOnce()")
+        assert found.diff.render_line(0).text.startswith("  ┃")
+        await found.press("L")
+        await found.stage.until(lambda: isinstance(found.stage.app.screen, CommentsScreen))
+        await found.stage.shows("changed since", "load it once", "is this needed?")
+        await found.press("down", "enter")
+        await found.stage.until(lambda: found.files.change is engine.diff.changes[1])
+        await found.stage.shows("┃ is this needed?")
+        await found.press("L", "x")
+        assert len(found.kept.comments) == 2  # asked for once more
+        await found.press("x")
+        await found.stage.until(lambda: len(found.kept.comments) == 1)
+        assert len(found.stage.app.screen.query_one(Listed).rows) == 1
+        await found.press("escape")
+        await found.settled()
+        assert "load it once" not in found.stage.text()
+
+
+async def test_a_summary_is_kept_changed_and_deleted_and_an_empty_text_is_none() -> None:
+    async with gate() as found:
+        await found.press("C")
+        await write(found, "   ", "ctrl+s")
+        await found.stage.shows("nothing is written")
+        await write(found, "good", "ctrl+s")
+        await found.settled()
+        assert found.kept.summary == "   good"
+        await found.press("C")
+        await write(found, "x" * 70_000, "ctrl+s")
+        await found.stage.shows("the text has 70007 bytes, and 65536 are kept")
+        await found.press("escape", "escape")
+        await found.press("C")
+        await found.stage.until(lambda: isinstance(found.stage.app.screen, WriteScreen))
+        found.stage.app.screen.query_one("#delete").focus()
+        await found.press("enter")
+        await found.settled()
+        assert found.kept.summary == ""
+
+
+# ------------------------------------------------------------ others, errors, the end
+
+
+async def test_when_another_desk_decided_theirs_is_shown_and_ours_is_said_to_be_lost() -> None:
+    async with gate() as found:
+        await found.act("space")
+        other = FrozenDesk(found.engine, "bert")
+        other.set([(LOCK, other.file(LOCK).all)], REJECTED)
+        await found.press("J", "space")
+        await found.stage.shows("somebody else decided meanwhile")
+        await found.settled()
+        assert found.screen.decided == found.kept
+        assert found.marks(YML) == (Marks(), Marks())
+        assert found.marks(LOCK)[1].lines == 2
+        assert found.screen.total == Counts(9, 2, 5)
+        await found.act("space")
+        assert found.marks(YML)[0].lines == 4
+
+
+async def test_what_was_written_meanwhile_is_there_at_the_next_try() -> None:
+    async with gate() as found:
+        await found.press("l", "c")
+        await found.stage.until(lambda: isinstance(found.stage.app.screen, WriteScreen))
+        other = FrozenDesk(found.engine, "bert")
+        other.set([(LOCK, other.file(LOCK).all)], REJECTED)
+        await write(found, "long thoughts", "ctrl+s")
+        await found.stage.until(lambda: found.kept.comments or found.screen._drafts)
+        await found.settled()
+        if not found.kept.comments:
+            await found.press("c")
+            await found.stage.until(lambda: isinstance(found.stage.app.screen, WriteScreen))
+            await found.press("ctrl+s")
+            await found.settled()
+        assert [one.text for one in found.kept.comments] == ["long thoughts"]
+
+
+async def test_a_refusal_of_the_desk_is_shown_and_nothing_is_painted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with gate() as found:
+
+        def refuse(*given: object, **named: object) -> Review:
+            raise Refused("the decision was not kept", "the disk is full", "make room")
+
+        monkeypatch.setattr(FrozenDesk, "set", refuse)
+        await found.press("space")
+        await found.stage.until(lambda: isinstance(found.stage.app.screen, ErrorScreen))
+        await found.stage.shows("the decision was not kept", "the disk is full")
+        assert found.screen.total == Counts(0, 0, 16)
+        assert found.kept.empty
+
+
+async def test_leaving_right_after_keys_keeps_all_of_them_and_tells_the_journal_once() -> None:
+    async with gate() as found:
+        await found.press("space", "J", "minus", "J", "space", "escape")
+    engine = found.engine
+    assert [found.kept.history.now.of(path).accepted.lines for path in (TS, YML, LOCK)] == [9, 0, 2]
+    records = [json.loads(row) for row in engine.kept.journal.read_bytes().splitlines()]
+    assert [record["kind"] for record in records] == ["decision"]
+    assert (records[0]["data"]["accepted"], records[0]["data"]["rejected"]) == (11, 5)
+
+
+async def test_what_was_applied_is_read_and_not_decided_about() -> None:
+    engine = frozen.FrozenEngine()
+    engine.rows = tuple(
+        row._replace(state="applied") if row.name == "docs-tour" else row for row in engine.rows
+    )
+    async with play(engine) as stage:
+        screen = await to_gate(stage)
+        await stage.press("space")
+        await stage.shows("this result was applied already")
+        assert screen.decided is None
+
+
+async def test_decisions_are_there_again_when_the_review_is_opened_again() -> None:
+    engine = frozen.FrozenEngine()
+    desk = FrozenDesk(engine, "bert")
+    desk.set([(TS, FIRST)], ACCEPTED)
+    async with gate(engine=engine) as found:
+        assert found.screen.total == Counts(8, 0, 8)
+        await found.stage.shows("✓8 ○1")

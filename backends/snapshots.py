@@ -7,8 +7,7 @@ texts that came out of a box are raw (``surrogateescape``): whoever draws them e
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from backends.record import NamedTuple
 from backends.snapshots_evidence import ProposalEvidence
 from backends.snapshots_tried import NOT_RUN, RAN, Ignored, Trial
 from backends.values import Claim, DenialRow, Enforcement, JournalRecord, NotObserved, ProcessId, Tally

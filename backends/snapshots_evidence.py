@@ -5,7 +5,7 @@ Times are seconds since the epoch, texts that came out of a box are raw (``surro
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from backends.record import NamedTuple
 
 
 class Ran(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from backends.record import NamedTuple
 
 NOT_RUN = "combination not run"
 """Said of what would be applied: whatever ran in the box had something else beside it."""

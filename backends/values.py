@@ -6,7 +6,8 @@ Apart, because each class costs a tenth of a millisecond of every command and of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 
 class ProcessId(NamedTuple):

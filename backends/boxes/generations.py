@@ -13,13 +13,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.boxes.layout import BoxPaths
 from backends.boxes.manifest import Manifest, load, save, write_atomically
 from backends.errors import Refused
 from backends.policy import canonical
 from backends.policy.model import Policy
+from backends.record import NamedTuple
 
 NEXT = "next.json"
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.digest import sha256
 from backends.errors import Refused
+from backends.record import NamedTuple
 
 
 class BoxPaths(NamedTuple):

@@ -6,9 +6,8 @@ transition asks here first and journals it after.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from backends.errors import Busy, Refused
+from backends.record import NamedTuple
 
 CREATED = "created"
 RUNNING = "running"

@@ -7,9 +7,10 @@ import os
 import select
 import signal
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 from backends.boxes.layout import BoxPaths
+from backends.record import NamedTuple
 from backends.values import ProcessId
 
 

@@ -9,10 +9,11 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from backends.boxes.layout import BoxPaths
 from backends.errors import NoSuchBox, Refused
+from backends.record import NamedTuple
 
 VERSION = 1
 

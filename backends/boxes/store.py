@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.boxes import liveness, names
 from backends.boxes.layout import BoxPaths, state_dir
 from backends.boxes.manifest import Manifest, load
 from backends.errors import Busy, ClocheError, NoSuchBox, UsageError
+from backends.record import NamedTuple
 
 
 class Entry(NamedTuple):

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 
 class Verdict(NamedTuple):

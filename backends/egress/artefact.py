@@ -10,11 +10,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.boxes.layout import cache_dir
 from backends.digest import sha256
 from backends.errors import Refused
+from backends.record import NamedTuple
 
 FOLDER = "egress"
 PATIENCE = 30.0  # seconds that encoding may take, once for each user and version

@@ -7,10 +7,10 @@ rule away never allows more.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from backends.egress import addresses, hostnames
 from backends.egress.rules import Rule
+from backends.record import NamedTuple
 
 _OWN = "an address of this host"
 

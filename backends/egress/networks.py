@@ -11,10 +11,10 @@ multicast) is never opened, and no more is an address that carries a special one
 from __future__ import annotations
 
 import socket
-from typing import NamedTuple
 
 from backends.egress import addresses
 from backends.egress.addresses import Verdict
+from backends.record import NamedTuple
 
 # Reasons of addresses.IPV4 and IPV6 that no rule may name: there is no host on the other side.
 NEVER = frozenset(

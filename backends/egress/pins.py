@@ -10,9 +10,10 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from backends.egress import addresses, hostnames
+from backends.record import NamedTuple
 
 MOST_NAMES = 4096
 MOST_ADDRESSES = 64  # of one name

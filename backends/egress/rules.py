@@ -11,11 +11,11 @@ resolver together with the name that the connection says. An address or network 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from backends.egress import hostnames, networks, suffixes
 from backends.egress.networks import Network
 from backends.errors import BadRule as BadRule
+from backends.record import NamedTuple
 
 DEFAULT_PORT = 443
 RAW = "raw:"

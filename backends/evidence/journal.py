@@ -15,10 +15,10 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.errors import Busy, Refused
 from backends.evidence.chain import GENESIS, digest, link, parse, record_of
+from backends.record import NamedTuple
 from backends.values import JournalRecord
 
 LOCK_PATIENCE = 5.0  # seconds; a writer holds the lock for microseconds, so this one is stopped or stuck

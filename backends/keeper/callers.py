@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 from backends.keeper.words import redacted
+from backends.record import NamedTuple
 
 LIFE = 1.0  # seconds; a pid is hardly reused within, and only a tally's words would be wrong
 MAX_REMEMBERED = 2048

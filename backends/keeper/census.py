@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from backends.kernel import procfs
+from backends.record import NamedTuple
 from backends.values import ProcessId
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 INTERVAL = 1.0  # seconds between two records of a key that repeats
 MAX_KEYS = 1000  # distinct refusals that are remembered at a time

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 MAX_DEPTH = 200  # folders below each other; deeper ones cannot be measured
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

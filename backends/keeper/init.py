@@ -16,7 +16,7 @@ import signal
 import socket
 import struct
 import time
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from backends import trace
 from backends.keeper import init_moves, init_proofs, init_protocol, init_session
@@ -26,6 +26,7 @@ from backends.keeper.init_session import Spawn, Started
 from backends.kernel import procfs, rlimits, title
 from backends.kernel.rlimits import Limits
 from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, libc, prctl
+from backends.record import NamedTuple
 from backends.values import Claim
 
 _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)

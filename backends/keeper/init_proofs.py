@@ -13,11 +13,12 @@ import select
 import signal
 import socket
 import time
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from backends.kernel import namespaces
 from backends.kernel.capabilities import CAPABILITY_SETS
 from backends.kernel.syscalls import syscall
+from backends.record import NamedTuple
 from backends.values import Claim
 
 PROVED, FAILED = "proved", "failed"

@@ -11,11 +11,12 @@ import os
 import signal
 import stat
 from collections.abc import Mapping
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from backends.kernel import pty, rlimits
 from backends.kernel.rlimits import Limits
 from backends.kernel.syscalls import close_from
+from backends.record import NamedTuple
 
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 _SHELL = "/bin/sh"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from backends.keeper.census import Process
+from backends.record import NamedTuple
 
 MAX_DESCRIPTORS = 20_000  # looked at for one figure; each costs two microseconds
 _BLOCK = 512  # unit of st_blocks, stat(2)

@@ -11,7 +11,8 @@ import os
 import select
 import socket
 import struct
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 SO_PEERPIDFD = 77  # Linux 6.5, include/uapi/asm-generic/socket.h; not in Python's socket module
 _UCRED = struct.Struct("3i")  # struct ucred of unix(7): pid, uid, gid

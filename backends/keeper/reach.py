@@ -5,9 +5,8 @@ It judges names for the tally. It does not enforce: mounts and Landlock do, on t
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from backends.policy.model import Policy
+from backends.record import NamedTuple
 
 READ, WRITE, EXEC = "read", "write", "exec"
 

@@ -12,9 +12,9 @@ import os
 import re
 import socket
 import struct
-from typing import NamedTuple
 
 from backends.kernel import netlink
+from backends.record import NamedTuple
 
 NETLINK_AUDIT = 9
 GROUP_READLOG = 1

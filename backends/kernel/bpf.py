@@ -7,7 +7,8 @@ Source: ``include/uapi/linux/filter.h``, ``bpf_common.h`` and seccomp(2). A prog
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 LD_ABS = 0x20  # BPF_LD | BPF_W | BPF_ABS
 ALU_AND = 0x54  # BPF_ALU | BPF_AND | BPF_K

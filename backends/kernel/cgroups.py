@@ -9,9 +9,9 @@ from __future__ import annotations
 import errno
 import os
 import time
-from typing import NamedTuple
 
 from backends.kernel.mounts import mount_points
+from backends.record import NamedTuple
 
 PREFIX = "cloche-"
 STALE = 600.0  # seconds after which an empty group is one that its keeper could not remove

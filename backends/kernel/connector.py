@@ -11,7 +11,8 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 NETLINK_CONNECTOR = 11
 NLMSG_DONE = 3

@@ -8,7 +8,8 @@ without the call only when it is told that the call does not exist (``ENOSYS``).
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 
 class DeniedCall(NamedTuple):

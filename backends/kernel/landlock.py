@@ -11,9 +11,9 @@ import os
 import stat
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from backends.kernel.syscalls import PR_SET_NO_NEW_PRIVS, prctl, syscall
+from backends.record import NamedTuple
 
 FS_EXECUTE = 1 << 0
 FS_WRITE_FILE = 1 << 1

@@ -10,9 +10,9 @@ import os
 import stat
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from backends.kernel.syscalls import syscall
+from backends.record import NamedTuple
 
 MS_RDONLY = 1
 MS_NOSUID = 2

@@ -11,10 +11,10 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from backends.kernel import netlink
 from backends.kernel.netlink import ACK, CREATE, DUMP, NESTED, attribute, attributes
+from backends.record import NamedTuple
 
 TABLE = "cloche"
 INET = 1  # NFPROTO_INET

@@ -13,9 +13,9 @@ import fcntl
 import os
 import socket
 import struct
-from typing import NamedTuple
 
 from backends.kernel.syscalls import syscall
+from backends.record import NamedTuple
 
 IOCTL_NOTIF_RECV = 0xC0502100  # SECCOMP_IOCTL_NOTIF_RECV
 IOCTL_NOTIF_SEND = 0xC0182101

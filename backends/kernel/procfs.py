@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from backends.record import NamedTuple
 from backends.values import ProcessId
 
 if TYPE_CHECKING:

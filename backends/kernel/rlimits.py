@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import resource
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 
 class Limits(NamedTuple):

@@ -13,12 +13,12 @@ import ctypes
 import errno
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from backends.kernel import syscalls
 from backends.kernel.bpf import SECCOMP_DATA_ARCH, SECCOMP_DATA_NR, Assembler, high, low
 from backends.kernel.denied import BY_NAME, DENIED
 from backends.kernel.syscalls import AARCH64, PR_SET_NO_NEW_PRIVS, X86_64, number, prctl, syscall
+from backends.record import NamedTuple
 
 RET_KILL_PROCESS = 0x80000000
 RET_ERRNO = 0x00050000

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 _PAGE = 4096
 _FRACTION = 4  # a box gets one in so many of what its user has

@@ -6,10 +6,10 @@ Pure: the policy and the home directory in, warnings out. Nothing here refuses; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from backends.policy.model import Policy
 from backends.policy.paths import covers
+from backends.record import NamedTuple
 
 
 class PolicyWarning(NamedTuple):

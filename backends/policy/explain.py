@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from backends.errors import Refused
 from backends.policy import schema, values
 from backends.policy.model import Policy
+from backends.record import NamedTuple
 
 NOT_RECORDED = "not recorded"
 NOTHING = "(nothing)"

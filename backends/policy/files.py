@@ -11,13 +11,13 @@ import os
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.boxes.layout import config_dir
 from backends.errors import BadRule, UsageError
 from backends.policy import lines, prepared, schema, values
 from backends.policy.stated import ProfileText as ProfileText
 from backends.policy.stated import Stated as Stated
+from backends.record import NamedTuple
 
 BUILT_IN = Path(__file__).parent / "profiles"
 REPOSITORY_FILE = "cloche.toml"

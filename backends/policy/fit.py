@@ -5,9 +5,8 @@ Whether this host can have the tier is another question, answered by the tier it
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from backends.policy.model import Policy
+from backends.record import NamedTuple
 
 
 class Misfit(NamedTuple):

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.errors import Refused, UsageError
 from backends.policy import identity, paths
 from backends.policy.merge import Draft, Held
+from backends.record import NamedTuple
 
 
 class Settled(NamedTuple):

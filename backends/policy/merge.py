@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from backends.errors import UsageError
 from backends.policy import schema
 from backends.policy.files import Stated
 from backends.policy.paths import is_pattern
+from backends.record import NamedTuple
 
 DEFAULT_SOURCE = "built-in default"
 

@@ -6,7 +6,7 @@ Field names are the keys of ``policy.json``; the schema of what a person writes 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from backends.record import NamedTuple
 
 POLICY_VERSION = 1
 TIERS = ("workspace", "process", "supervised", "container", "microvm")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+
+from backends.record import NamedTuple
 
 PATTERN = frozenset("*?[")
 MOST_LINKS = 40  # path_resolution(7)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.boxes.layout import config_dir, state_dir
 from backends.errors import BadRule, ClocheError, Refused, UsageError
@@ -27,6 +26,7 @@ from backends.policy.model import (
     Resources,
     ReviewPolicy,
 )
+from backends.record import NamedTuple
 
 DEFAULT_PROFILE = "default"
 FOREIGN_PROFILE = "review"

@@ -6,10 +6,9 @@ second list of keys. The resolved counterpart is :class:`backends.policy.model.P
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from backends.policy.canonical import HISTORY, NET_MODES, OBSERVE, TREES
 from backends.policy.model import TIERS, ReviewPolicy
+from backends.record import NamedTuple
 
 K, M, G = 1 << 10, 1 << 20, 1 << 30
 

@@ -7,12 +7,11 @@ whether this host can have it is the tier's own answer, by refusals and, where a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from backends import tiers
 from backends.errors import Refused
 from backends.policy.fit import AUTO_ORDER, candidates, misfits
 from backends.policy.model import Policy
+from backends.record import NamedTuple
 
 
 class Choice(NamedTuple):

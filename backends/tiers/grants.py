@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from backends.errors import Refused
 from backends.kernel.mounts import MountPoint
 from backends.policy.identity import identify
+from backends.record import NamedTuple
 
 # Folders of the box's own: a host folder of that name, or in or around it, cannot be shown there.
 OWN = ("/work", "/home/box", "/proc", "/sys", "/dev")

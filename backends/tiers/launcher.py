@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import time
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from backends import trace
 from backends.keeper import init, init_protocol
@@ -24,6 +24,7 @@ from backends.keeper.init_protocol import Message
 from backends.kernel import capabilities, cgroups, landlock, mounts, namespaces, procfs, seccomp
 from backends.kernel.cgroups import Groups
 from backends.kernel.syscalls import PR_SET_DUMPABLE, prctl
+from backends.record import NamedTuple
 from backends.tiers import etc, netns, order, root
 from backends.tiers.descriptors import keep_only
 from backends.tiers.netns import NetworkPlan

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import resource
-from typing import NamedTuple
 
 from backends.kernel import cgroups, rlimits
 from backends.kernel.cgroups import Groups
 from backends.kernel.rlimits import Limits
 from backends.policy.model import Resources
+from backends.record import NamedTuple
 from backends.values import Enforcement
 
 NOT_ENFORCED = "not enforced"

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from backends.kernel import netlink
 from backends.kernel.nftables import RELAY_PORT
+from backends.record import NamedTuple
 from backends.tiers.root import BuildError
 
 DNS_PORT = 53

@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from backends.egress import artefact, routes, rules
 from backends.egress.matcher import Matcher
@@ -21,6 +21,7 @@ from backends.egress.pins import Pin, Pins, resolve
 from backends.kernel import netlink, nftables
 from backends.kernel.nftables import Entry
 from backends.policy.model import Policy
+from backends.record import NamedTuple
 from backends.tiers.netns import NetworkPlan
 from backends.tiers.protocol import BoxNetwork
 from backends.values import Enforcement

@@ -9,11 +9,12 @@ from __future__ import annotations
 import marshal
 import os
 import pickle
-from typing import Any, NamedTuple
+from typing import Any
 
 from backends.keeper.init import Settings
 from backends.keeper.init_proofs import Promises
 from backends.kernel.rlimits import Limits
+from backends.record import NamedTuple
 from backends.tiers.netns import NetworkPlan
 from backends.tiers.root import RootPlan
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from backends.boxes.layout import BoxPaths, state_dir
 from backends.errors import Refused
@@ -12,6 +12,7 @@ from backends.keeper.init_proofs import Promises
 from backends.kernel import landlock, modes, mounts, namespaces, seccomp, shares
 from backends.kernel.seccomp import FilterSpec
 from backends.policy.model import Policy
+from backends.record import NamedTuple
 from backends.tiers import etc, grants, launcher, received, root
 from backends.tiers.limits import Held
 from backends.tiers.order import Opening

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from backends.boxes.layout import BoxPaths
 from backends.policy.model import Policy
+from backends.record import NamedTuple
 from backends.values import Enforcement, NotObserved, ProcessId
 
 if TYPE_CHECKING:

@@ -13,13 +13,14 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from backends import trace
 from backends.kernel import mounts, namespaces, shares
 from backends.kernel.mounts import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY
 from backends.kernel.shares import Share
 from backends.policy.identity import describe
+from backends.record import NamedTuple
 from backends.tiers import etc
 from backends.tiers.grants import FILE, FOLDER, HIDE, Empty, File, Folder, Layer, Link, Mask, Overlay, Plan
 

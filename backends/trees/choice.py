@@ -12,10 +12,10 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.boxes.layout import BoxPaths, cache_dir
 from backends.errors import Refused
+from backends.record import NamedTuple
 from backends.trees.remove import remove
 
 CHECKOUT, OVERLAY, AUTO = "checkout", "overlay", "auto"

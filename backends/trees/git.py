@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from backends.errors import ClocheError, Refused
+from backends.record import NamedTuple
 
 if TYPE_CHECKING:
     from subprocess import Popen

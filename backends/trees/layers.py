@@ -15,9 +15,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from backends.boxes.layout import BoxPaths, cache_dir
+from backends.record import NamedTuple
 
 if TYPE_CHECKING:
     from backends.trees.git import Git

@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from backends.boxes.layout import cache_dir
+from backends.record import NamedTuple
 from backends.trees.git import Git, Output, failure
 from backends.trees.values import Base
 

@@ -14,9 +14,9 @@ import stat
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from backends.kernel.syscalls import close_from
+from backends.record import NamedTuple
 
 MAGIC = b"cloche-seal-1\n"
 _BLOCK = struct.Struct(">II")  # lengths of a folder's path and of its records

@@ -10,12 +10,13 @@ import select
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from backends.boxes.layout import BoxPaths
 from backends.boxes.liveness import Liveness
 from backends.keeper import address
 from backends.keeper.protocol import MAX_REPLY, VERSION, Decoder, ProtocolError, encode
+from backends.record import NamedTuple
 
 LIMIT = 0.4  # seconds for all questions together
 

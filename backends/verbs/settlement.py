@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 from backends import tiers
 from backends.boxes.layout import BoxPaths
@@ -12,6 +11,7 @@ from backends.policy import canonical, explain
 from backends.policy.files import LARGEST_FILE, REPOSITORY_FILE
 from backends.policy.model import Policy
 from backends.policy.resolve import Resolved, resolve, with_tier
+from backends.record import NamedTuple
 from backends.tiers import auto
 from backends.trees import source as sources
 from backends.trees.values import Base, Source

@@ -127,6 +127,10 @@ class Egress:
         self._repin_later()
         self._record("pins", {"pins": self._pins.as_json(), "own": list(network.own)})
 
+    def due(self) -> float:
+        """When names are looked up anew, in monotonic seconds; 0 for never."""
+        return self._repin_at
+
     def tick(self) -> None:
         """Once a second."""
         if self._resolver is None or self._closed:

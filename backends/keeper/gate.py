@@ -109,6 +109,11 @@ class Gate:
     def _names(self, path: bytes, status: os.stat_result) -> bool:
         return self._inside is not None and self._inside.names(path, status)
 
+    @property
+    def waiting(self) -> bool:
+        """Whether calls wait for their time to run out, whatever else happens."""
+        return self._moves is not None and self._fd >= 0 and self._moves.waiting > 0
+
     def tick(self) -> None:
         """Once a second: what was too much to journal one by one."""
         self.execs.tick()

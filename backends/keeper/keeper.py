@@ -25,6 +25,7 @@ from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop, Timer
 from backends.keeper.moves import Moves
 from backends.keeper.network import Network
+from backends.keeper.pulse import Pulse
 from backends.keeper.reach import Reach
 from backends.keeper.recorder import Recorder
 from backends.keeper.session import Usage
@@ -165,11 +166,11 @@ class Keeper:
         if self.audited is not None:
             self.audited.begin(lambda path, want: reach.judge(path, want).allowed)
         self.exits.begin()
-        self._tick()
+        due = self.egress.due if self.egress is not None else lambda: 0.0
+        Pulse(self.loop, INTERVAL, self._tick, self._restless, due).beat()
         self._look()
 
     def _tick(self) -> None:
-        self.loop.later(INTERVAL, self._tick)
         self.denials.flush(everything=False)
         self._exits.tick()
         if self.gate is not None:
@@ -182,6 +183,13 @@ class Keeper:
             self.recorder.read_back()
         if not self.stopping and self.state.now == "running":
             self._look()
+
+    def _restless(self) -> bool:
+        """Whether something is to be looked at that no descriptor tells of."""
+        if self.recorder.subscribers or self.denials.waiting or (self.gate is not None and self.gate.waiting):
+            return True
+        # The packet filter counts by itself, and the host gets other addresses.
+        return self.egress is not None and self.state.now == "running"
 
     def count_up(self) -> None:
         """Make records of all that was counted, for who asks between two ticks."""

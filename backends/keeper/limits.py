@@ -21,6 +21,7 @@ from backends.policy.model import Resources
 from backends.values import Enforcement, ProcessId
 
 SLOW = 1.0  # seconds between looks at memory below half of the limit
+SLOWEST = 8.0  # between looks at a box in which nothing happens, where control groups hold every limit
 FAST = 0.1
 LOOK_SHARE = 20  # a look at the processes that took t is repeated after 20 t at the earliest
 SLICE = 0.004  # seconds that one step of a measurement may take
@@ -102,6 +103,8 @@ class Limits:
         self._disk = resources.disk
         self.base = base  # bytes in the folders before anything ran, kept from launch to launch
         self._counters = _Counters(groups)
+        self._handled = 0
+        self._still = 0  # looks in a row without anything between them
         self._timer: Timer | None = None
         self._measuring: Timer | None = None
         self._next_disk = 0.0
@@ -142,9 +145,21 @@ class Limits:
                 pause = min(pause, max(took * LOOK_SHARE, self._look_at_processes(self._procs, seen)))
             if self._disk is not None:
                 pause = min(pause, self._look_at_disk())
+            if self._memory is None and self._disk is None and self._group:
+                pause = self._longer(pause)
         finally:
             if self._actions.busy():
                 self._timer = self._loop.later(pause, self._look)
+
+    def _longer(self, pause: float) -> float:
+        """The pause where looking only tells what the kernel refused: longer, the longer nothing happened.
+
+        That programs of a box start, open or connect is seen by the keeper, and is something.
+        """
+        happened = self._loop.handled != self._handled or pause < SLOW
+        self._handled = self._loop.handled
+        self._still = 0 if happened else self._still + 1
+        return min(pause * 2.0 ** min(self._still, 10), SLOWEST)
 
     def count_up(self) -> None:
         """Count what control groups refused since the last look."""

@@ -43,6 +43,8 @@ class Loop:
         self._count = 0
         self._stopped = False
         self._report = report
+        self._woken: Callable[[], None] | None = None
+        self.handled = 0  # times that a descriptor was ready
 
     def add(self, fd: int, mask: int, ready: OnReady, failed: OnError | None = None) -> None:
         """Call ``ready(events)`` whenever ``fd`` is ready for ``mask`` or gone.
@@ -72,6 +74,10 @@ class Loop:
         heapq.heappush(self._timers, (timer.when, self._count, timer))
         return timer
 
+    def on_next(self, call: Callable[[], None]) -> None:
+        """Call once before the next descriptor that is ready has its turn: for who rests until then."""
+        self._woken = call
+
     def stop(self) -> None:
         self._stopped = True
 
@@ -82,7 +88,11 @@ class Loop:
 
     def step(self, limit: float = 60.0) -> None:
         """Wait up to ``limit`` seconds for something to do, and do what is due now."""
-        for fd, events in self._epoll.poll(self._until_next(limit)):
+        found = self._epoll.poll(self._until_next(limit))
+        if found:
+            self.handled += len(found)
+            self._wake()
+        for fd, events in found:
             handler = self._handlers.get(fd)
             if handler is None:
                 continue  # an earlier callback of this round removed it
@@ -103,6 +113,14 @@ class Loop:
         if not self._timers:
             return limit
         return min(limit, max(0.0, self._timers[0][0] - time.monotonic()))
+
+    def _wake(self) -> None:
+        woken, self._woken = self._woken, None
+        if woken is not None:
+            try:
+                woken()
+            except Exception as error:  # noqa: BLE001 (reported; the descriptors still have their turn)
+                self._report("waking", error)
 
     def _run_due(self) -> None:
         now = time.monotonic()

@@ -77,6 +77,11 @@ class Moves:
         if isinstance(ident, int) and self._waiting.pop(ident, None) is not None:
             notify.proceed(self._fd, ident)
 
+    @property
+    def waiting(self) -> int:
+        """Calls that wait."""
+        return len(self._waiting)
+
     def tick(self) -> None:
         """Calls that waited too long go on as they are."""
         now = time.monotonic()

@@ -15,33 +15,33 @@ class Ours(NamedTuple):
     """What it holds."""
 
     name: str
-    count: int = 3
+    number: int = 3
     rows: tuple[str, ...] = ()
 
     @property
     def doubled(self) -> int:
-        return self.count * 2
+        return self.number * 2
 
     def grown(self) -> Ours:
-        return self._replace(count=self.count + 1)
+        return self._replace(number=self.number + 1)
 
 
 class Theirs(typing.NamedTuple):
     """What it holds."""
 
     name: str
-    count: int = 3
+    number: int = 3
     rows: tuple[str, ...] = ()
 
 
 def test_it_is_a_tuple_with_names_defaults_and_methods() -> None:
     one = Ours("a", rows=("x",))
     assert list(one) == ["a", 3, ("x",)] == list(Theirs("a", rows=("x",)))
-    assert (one.doubled, one.grown().count, one._asdict()) == (6, 4, Theirs(*one)._asdict())
+    assert (one.doubled, one.grown().number, one._asdict()) == (6, 4, Theirs(*one)._asdict())
     assert (Ours._fields, Ours._field_defaults) == (Theirs._fields, Theirs._field_defaults)
     assert repr(one) == repr(Theirs(*one)).replace("Theirs", "Ours")
     assert (Ours.__doc__, Ours.__module__, Ours.__qualname__) == ("What it holds.", __name__, "Ours")
-    assert Ours.__annotations__ == {"name": "str", "count": "int", "rows": "tuple[str, ...]"}
+    assert Ours.__annotations__ == {"name": "str", "number": "int", "rows": "tuple[str, ...]"}
 
 
 def test_it_can_be_copied_and_pickled() -> None:

@@ -13,8 +13,8 @@ from app.workers.editing import Copies, edit, editor_argv
 from backends.errors import ClocheError
 from widgets import context as around
 from widgets.blob_facts import BlobFacts, facts_lines, facts_of
-from widgets.diff_rows import AS_IT_IS
 from widgets.checks import Evidence
+from widgets.diff_rows import AS_IT_IS
 from widgets.diff_view import DiffView
 from widgets.file_list import FileList
 from widgets.ink import Line, line

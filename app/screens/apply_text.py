@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from backends.errors import ClocheError, Conflict
+from backends.evidence.visible import visible_lines
 from backends.snapshots import ApplyPlan, CheckRow, ReviewView
 from widgets.ink import Line, line
 from widgets.visible import runs, visible
@@ -39,9 +40,9 @@ def possible(plan: ApplyPlan) -> tuple[str, ...]:
 
 
 def body_of(plan: ApplyPlan) -> str:
-    """The message without the trailers that the gate writes."""
-    end = "\n".join(plan.trailers)
-    return plan.message.rstrip("\n").removesuffix(end).rstrip("\n") if end else plan.message.rstrip("\n")
+    """The message without the trailers that the gate writes, drawable as it is."""
+    body = plan.message.rstrip("\n").removesuffix("\n".join(plan.trailers)).rstrip("\n")
+    return "\n".join(visible_lines(body))
 
 
 def warnings_of(checks: tuple[CheckRow, ...]) -> tuple[CheckRow, ...]:

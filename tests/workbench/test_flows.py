@@ -84,11 +84,58 @@ async def test_from_a_new_box_to_a_commit_on_the_branch(repo: Path) -> None:
         await stage.until(lambda: isinstance(stage.app.screen, ReviewScreen))
         await stage.shows("A new.txt", "made inside", "0 refuse")
         await stage.press("P")
-        await stage.shows("Apply first-box", "branch    main", "fast-forward")
+        await stage.shows(
+            "Apply first-box", "branch    main", "fast-forward", "Apply makes exactly this commit"
+        )
         await stage.press("right", "enter")
         await stage.shows("main is now")
     assert support.git(repo, "show", "main:new.txt") == "made inside"
     assert support.git(repo, "status", "--porcelain") == ""
+
+
+async def test_a_conflict_is_solved_in_the_box_and_the_apply_undone(
+    repo: Path, box: Callable[..., str]
+) -> None:
+    engine = Engine(repo)
+    key = box("late")
+    with running(repo, "late", "echo box > README.md") as process:
+        assert process.wait(30) == 0
+    support.wait_until(lambda: engine.view(key).row.state == "idle", "the box is idle")
+    engine.propose(key)
+    async with play(engine, cwd=repo) as stage:
+        await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
+        await stage.press("E")
+        await stage.shows("M README.md")
+        support.write_files(repo, {"README.md": b"branch\n"})
+        support.git(repo, "commit", "-qam", "meanwhile")
+        tip = support.git(repo, "rev-parse", "main")
+        await stage.press("P")
+        await stage.shows("1 file conflicts; nothing was changed", "README.md  contents")
+        assert support.git(repo, "status", "--porcelain") == ""
+        await stage.press("right", "enter")
+        await stage.shows("rebased, with conflicts")
+        await stage.until(lambda: isinstance(stage.app.screen, FleetScreen))
+        with running(repo, "late", "grep -q '<<<<<<<' README.md && echo both > README.md") as process:
+            assert process.wait(30) == 0
+        support.wait_until(lambda: engine.view(key).row.state == "idle", "the box is idle")
+        engine.propose(key)
+        await stage.until(lambda: "◆ proposed" in stage.text())
+        await stage.press("E")
+        await stage.shows("M README.md")
+        await stage.press("P")
+        await stage.shows("Apply makes exactly this commit", tip)
+        await stage.press("right", "enter")
+        await stage.shows("main is now")
+        assert support.git(repo, "show", "main:README.md") == "both"
+        assert support.git(repo, "rev-parse", "main^") == tip
+        await stage.until(lambda: "✓ applied" in stage.text())
+        await stage.press("U")
+        await stage.shows("Undo the last apply of late", "1 commit leaves it")
+        await stage.press("right", "enter")
+        await stage.shows("undone")
+        assert support.git(repo, "rev-parse", "main") == tip
+        assert support.git(repo, "status", "--porcelain") == ""
+        assert engine.view(key).row.state == "proposed"
 
 
 async def test_export_writes_the_bytes_that_the_box_wrote(

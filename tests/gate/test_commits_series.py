@@ -152,7 +152,7 @@ def test_authors_and_their_times_come_back(agent: Agent, name: str, email: str, 
     [("A", "a@x", "@1 -0930"), ("A", "a@x", "@4102444800 +0000"), ("a@b", "c@d", "@1700000000 +0000")],
 )
 def test_an_author_that_no_mail_carries_is_refused(agent: Agent, name: str, email: str, when: str) -> None:
-    """Git reads no date of a mail before 1970 or after 2099, and takes the first word with an @ for the address."""
+    """Git reads no date of a mail before 1970 or after 2099, and the first word with an @ as the address."""
     agent.commit(b"x\n", {b"new": b"x\n"}, GIT_AUTHOR_NAME=name, GIT_AUTHOR_EMAIL=email, GIT_AUTHOR_DATE=when)
     assert "its author" in agent.refused()
 

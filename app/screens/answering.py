@@ -14,7 +14,7 @@ from widgets.patch import PatchIndex, index_patch
 from widgets.suspects import Survey, survey
 from widgets.visible import visible
 
-READING_ONLY = "this is what changed since the last review; i shows the whole proposal, to decide about it"
+READING_ONLY = "shown is only what changed; press i to see all of it and decide"
 
 
 class Shown(NamedTuple):

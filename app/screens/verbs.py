@@ -9,6 +9,7 @@ from functools import partial
 from app.screens.applying import ApplyVerbs
 from app.screens.dialogs import ConfirmScreen
 from backends.snapshots import BoxRow, SnapshotInfo
+from backends.snapshots_request import RequestOutcome
 from widgets import marks
 from widgets.ink import Line, line
 from widgets.visible import runs, visible
@@ -104,6 +105,24 @@ class BoxVerbs(ApplyVerbs):
 
     def reopened(self, row: BoxRow) -> None:
         self.notify(f"{visible(row.name)}: reopened, it can go on", markup=False)
+
+    def do_tell(self) -> None:
+        """Types the standing request to the session with a terminal that was opened last."""
+        row = self.subject()
+        if row is None:
+            return
+        from backends.verbs.passage import person
+        from backends.verbs.requesting import NEWEST
+
+        def told(done: RequestOutcome) -> None:
+            self.notify(f"typed to session {done.session}: read ./{done.file}", markup=False)
+
+        self.ask(
+            lambda: self.workbench.engine.request_changes(row.key, person(), to_session=NEWEST),
+            told,
+            doing="the request is being typed",
+            key=row.key,
+        )
 
     def do_review(self) -> None:
         row = self.subject()

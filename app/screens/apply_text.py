@@ -17,7 +17,8 @@ MODES = {"fast-forward": "fast-forward", "merge": "merge commit", "squash": "one
 
 _MOVED = (
     ("branch", "branch"), ("old", "branch's tip"), ("base", "base"), ("snapshot", "snapshot"),
-    ("tree", "content"), ("parents", "parents"), ("message", "message"), ("accepted", "accepted"),
+    ("tree", "content"), ("parents", "parents"), ("author", "author"), ("message", "message"),
+    ("accepted", "accepted"),
     ("left", "left in the box"), ("checks", "what the gate found"),
 )  # fmt: skip
 
@@ -118,6 +119,8 @@ def moved_paragraphs(seen: ApplyPlan, now: ApplyPlan) -> list[Paragraph]:
 def _value(field: str, value: object) -> Line:
     if field == "branch":
         return runs(short(str(value)), "strong")
+    if field == "author":
+        return runs(str(value))
     if field == "parents" and isinstance(value, tuple):
         return line((" ".join(str(one)[:12] for one in value), "accent"))
     if isinstance(value, int):

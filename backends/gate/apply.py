@@ -246,7 +246,7 @@ def _same(seen: ApplyPlan, now: ApplyPlan, box: str) -> None:
     """``Busy`` unless what was agreed to is what would be done now, naming what moved."""
     words = {
         "branch": "the branch", "old": "the branch's tip", "base": "the base", "snapshot": "the snapshot",
-        "tree": "the content", "parents": "the parents", "message": "the message",
+        "tree": "the content", "parents": "the parents", "message": "the message", "author": "the author",
         "accepted": "the decisions", "left": "the decisions", "checks": "what the gate found",
         "commits": "the commits that are kept",
     }  # fmt: skip

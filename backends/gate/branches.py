@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 
 from backends.errors import Refused, UsageError
+from backends.evidence.visible import hidden
 from backends.gate import worktree
 from backends.trees import source as sources
 from backends.trees.values import Source
 
 HEADS = "refs/heads/"
+_OTHERWISE = re.compile(r"@|[0-9a-f]{40}|[0-9a-f]{64}")
+"""Names that Git reads as something else wherever a person gives them: HEAD, an object."""
 
 
 def tip(source: Source, branch: str, box: str) -> str:
@@ -41,14 +45,16 @@ def tip(source: Source, branch: str, box: str) -> str:
 
 
 def fresh(source: Source, name: str) -> str:
-    """The full name of a branch that can be made; ``UsageError`` for a name that Git takes for none.
+    """The full name of a branch that can be made; ``UsageError`` for a name that Git takes for none or for
+    something else, and for one with characters that cannot be seen.
 
     ``Refused`` when it exists, when another branch's name is a folder of it or the other way round (Git keeps
     names as paths), or when it is a checkout's branch that has no commit yet.
     """
     short = name.removeprefix(HEADS)
     repository = sources.git(source)
-    checked = () if short.startswith("-") or "\0" in short else ("check-ref-format", "--branch", short)
+    unfit = short.startswith("-") or "\0" in short or _OTHERWISE.fullmatch(short) or hidden(short)
+    checked = () if unfit else ("check-ref-format", "--branch", short)
     if not checked or repository.call(*checked).stdout != os.fsencode(short) + b"\n":
         raise UsageError(
             f"{name!r} is no name for a branch",

@@ -6,13 +6,15 @@ import re
 from typing import NamedTuple
 
 from backends.errors import Refused
-from backends.evidence.visible import visible
+from backends.evidence.visible import hidden, name_of, visible
 from backends.snapshots import NOT_RUN
 
 LIMIT = 64 << 10
 """Bytes of a message that a person gives (UTF-8)."""
 
 _TRAILER = re.compile(r"[A-Za-z0-9-]+: \S")
+_OWN = re.compile(r"^\s*(cloche-[a-z0-9-]*)\s*:", re.IGNORECASE | re.MULTILINE)
+_JOINING = "\n\t\u200c\u200d\ufe0e\ufe0f"  # lines; what scripts and pictures are joined and chosen with
 
 
 class Facts(NamedTuple):
@@ -39,7 +41,9 @@ class Messages(NamedTuple):
 def messages(facts: Facts, given: str = "") -> Messages:
     """Both messages. ``given`` is the person's own for the commit that the branch comes to.
 
-    ``Refused`` for a given one that is empty, has NUL in it or is beyond ``LIMIT``.
+    ``Refused`` for a given one that is empty or beyond ``LIMIT``, that holds a trailer of the gate's own, or
+    characters that a terminal obeys or an eye cannot see: what an agent wrote may have been handed over as it
+    was, and every ``git log`` shows it from then on.
     """
     trailers = [f"Cloche-Box: {facts.key}", f"Cloche-Snapshot: {facts.snapshot}"]
     if facts.policy:
@@ -59,6 +63,9 @@ def messages(facts: Facts, given: str = "") -> Messages:
 
 
 def _checked(given: str) -> str:
+    given = given.replace("\r\n", "\n")
+    forged = _OWN.search(given)
+    unseen = hidden(given, keep=_JOINING)
     size = len(given.encode("utf-8", "surrogateescape"))
     why = ""
     if not given.strip():
@@ -67,6 +74,12 @@ def _checked(given: str) -> str:
         why = "it holds a NUL, which no commit can"
     elif size > LIMIT:
         why = f"it has {size} bytes, and {LIMIT} are taken"
+    elif forged:
+        why = f"it has a line {forged[1]}: only the gate writes such"
+    elif unseen:
+        why = f"it holds {name_of(unseen[0])}"
+    elif not given.isascii() and any("\udc80" <= char <= "\udcff" for char in given):
+        why = "it holds bytes that are no UTF-8"
     if why:
         raise Refused(
             "the message cannot be used", why, "give another: --message TEXT, or none", code="bad-message"

@@ -96,14 +96,22 @@ def _worktrees(common: Path) -> Iterator[Checkout]:
     for folder in sorted(linked.iterdir()) if linked.is_dir() else ():
         dot_git = _first_line(folder / "gitdir")
         work_tree = Path(os.path.normpath(folder / dot_git)).parent
-        if dot_git and work_tree.is_dir():
+        if dot_git and _belongs(work_tree, folder):
             yield Checkout(folder, work_tree)
+
+
+def _belongs(work_tree: Path, folder: Path) -> bool:
+    """Whether a linked worktree is still there: something else may lie in its place by now."""
+    pointer = _first_line(work_tree / ".git")
+    if not pointer.startswith("gitdir: "):
+        return False
+    return os.path.realpath(work_tree / pointer.removeprefix("gitdir: ")) == os.path.realpath(folder)
 
 
 def _first_line(path: Path) -> str:
     try:
         return os.fsdecode(path.read_bytes().split(b"\n", 1)[0])
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return ""
 
 

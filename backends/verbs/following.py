@@ -92,7 +92,7 @@ def _onto(held: Held, place: Source, tip: str, as_name: str | None) -> RebaseOut
         "lower_tree": manifest.under if layers.used(paths) else "",
     }
     with rebasing.settled(held):
-        rebasing.intend(held, after, f"rebased onto {manifest.base_ref}", who, snapshot=None)
+        rebasing.intend(held, after, f"rebased onto {manifest.base_ref}", who, snapshot=None, applied=None)
         _keep(place, paths.name, manifest.base, tip)
     rebasing.finish(held)
     proposal.anchor(paths, held.manifest)

@@ -68,7 +68,7 @@ def _last(paths: BoxPaths, manifest: Manifest) -> tuple[Source, gate.Last]:
     if applied is None:
         raise Refused(
             f"nothing of box {paths.name} can be undone",
-            "it was not applied",
+            "it was not applied, or it was rebased since",
             f"cloche status {paths.name}",
             code="not-applied",
         )

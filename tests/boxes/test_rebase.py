@@ -168,6 +168,22 @@ def test_a_branch_that_was_rewritten_is_followed_as_well(engine: Engine, repo: P
     assert proposed(engine, repo) == {"one": "A"}
 
 
+def test_an_apply_before_a_rebase_is_no_longer_undone(engine: Engine, repo: Path) -> None:
+    written(engine, "echo 1 > one; echo 2 > two")
+    upstream(repo, {"more": b"m\n"})
+    engine.propose("b")
+    with engine.decisions("b", "t") as desk:
+        desk.set([(b"one", desk.file(b"one").all)], "accepted")
+    assert engine.apply("b", as_name="t", part=True).mode == "merge"
+    tip = support.git(repo, "rev-parse", "main")
+    assert engine.rebase("b").new == tip
+    assert proposed(engine, repo) == {"two": "A"}
+    with pytest.raises(Refused) as caught:
+        engine.unapply("b", as_name="t")
+    assert caught.value.code == "not-applied" and "rebased" in caught.value.why
+    assert support.git(repo, "rev-parse", "main") == tip
+
+
 def test_it_is_refused_where_it_makes_no_sense(engine: Engine, repo: Path) -> None:
     with pytest.raises(Refused, match="it is created"):
         engine.rebase("b")

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 from backends.boxes.layout import state_dir
 from backends.errors import Busy, Refused, UsageError
-from backends.trees.git import Git, common_dir, failure
+from backends.trees.git import TIMEOUT, Git, common_dir, failure
 from backends.trees.values import Base, Source
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 REFS = "refs/cloche"
 # Characters of revisions that are names or commits, without any operator of gitrevisions(7) but ~ and ^.
@@ -103,6 +107,61 @@ def resolve(source: Source, rev: str = "HEAD") -> Base:
     Any revision of gitrevisions(7). ``Refused`` on an unborn HEAD, naming the branch; ``UsageError`` when
     nothing has that name.
     """
+    with Resolving(source, rev) as base:
+        return base.result()
+
+
+class Resolving:
+    """:func:`resolve`, begun: Git is at work until :meth:`result` is asked for. To be left in the end."""
+
+    def __init__(self, source: Source, rev: str) -> None:
+        self._source = source
+        self._rev = rev
+        self._base: Base | None = None
+        self._process: Popen[bytes] | None = None
+        if rev and not rev.startswith("-") and _PLAIN.issuperset(rev):
+            import subprocess
+
+            self._process = git(source).start(*_all_at_once(rev), stdin=subprocess.DEVNULL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+
+    def result(self) -> Base:
+        """What the revision names; raises as :func:`resolve`. Asked again it is the same."""
+        if self._base is None:
+            self._base = self._quick() or _step_by_step(self._source, self._rev)
+        return self._base
+
+    def _quick(self) -> Base | None:
+        """What is found by one command; ``None`` where anything is not as usual."""
+        import subprocess
+
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        try:
+            out, _ = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return None  # the way of single steps says what is wrong
+        words = os.fsdecode(out).split("\n")
+        if process.returncode != 0 or len(words) not in (3, 4) or not all(map(_is_oid, words[:2])):
+            return None
+        return Base(words[0], words[1], words[2] if words[2].startswith("refs/heads/") else "")
+
+
+def _all_at_once(rev: str) -> tuple[str, ...]:
+    return ("rev-parse", f"{rev}^{{commit}}", f"{rev}^{{tree}}", "--symbolic-full-name", rev)
+
+
+def _step_by_step(source: Source, rev: str) -> Base:
     repository = git(source)
     if rev.startswith("-") or "\0" in rev or not rev:
         raise UsageError(
@@ -111,10 +170,6 @@ def resolve(source: Source, rev: str = "HEAD") -> Base:
             "git log --oneline",
             code="bad-revision",
         )
-    if _PLAIN.issuperset(rev):
-        quick = _all_at_once(repository, rev)
-        if quick is not None:
-            return quick
     named = repository.call("rev-parse", "--verify", "--quiet", "--end-of-options", rev)
     oid = named.stdout.decode("ascii", "replace").strip()
     if named.status != 0 or not _is_oid(oid):
@@ -127,17 +182,6 @@ def resolve(source: Source, rev: str = "HEAD") -> Base:
     named = repository.call("rev-parse", "--symbolic-full-name", "--end-of-options", rev)
     refs = [word for word in os.fsdecode(named.stdout).split("\n") if word.startswith("refs/heads/")]
     return Base(words[0], words[1], refs[0] if named.status == 0 and len(refs) == 1 else "")
-
-
-def _all_at_once(repository: Git, rev: str) -> Base | None:
-    """What :func:`resolve` finds in three steps, by one command; ``None`` where anything is not as usual."""
-    asked = ("rev-parse", f"{rev}^{{commit}}", f"{rev}^{{tree}}", "--symbolic-full-name", rev)
-    found = repository.call(*asked)
-    words = os.fsdecode(found.stdout).split("\n")
-    if found.status != 0 or len(words) not in (3, 4) or not all(_is_oid(word) for word in words[:2]):
-        return None
-    ref = words[2] if words[2].startswith("refs/heads/") else ""
-    return Base(words[0], words[1], ref)
 
 
 def _is_oid(word: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from backends import trace
@@ -22,7 +22,6 @@ from backends.errors import Busy, Refused, UsageError
 from backends.trees import choice
 from backends.trees import source as sources
 from backends.trees.values import Source
-from backends.verbs import files, passage, removal, settlement
 from backends.verbs.values import NewBox
 
 STEPS = ("folder", "origin", "policy", "intent", "reference", "files", "journal", "manifest")
@@ -78,16 +77,20 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
         )
     place = None if detached else _place(cwd)
     key = key_of(place) if place else DETACHED
-    base = None if place is None else sources.resolve(place, request.rev)
-    trace.point("create: base")
-    with all_or_nothing(after) as steps:
+    with ExitStack() as stack, all_or_nothing(after) as steps:
+        # Git looks while we import, make the folder and settle the policy.
+        looking = None if place is None else stack.enter_context(sources.Resolving(place, request.rev))
+        from backends.verbs import files, removal, settlement
+
+        trace.point("create: begun")
         paths = new_folder(steps, key, request.name)
         with store.lock(paths, "new"):
             if place is None:
                 place = _origin(steps, paths, request, cwd)
-                base = sources.resolve(place, request.rev)
-            assert base is not None
-            settled = settlement.settle(request, place, base, paths, foreign=bool(request.clone))
+                looking = stack.enter_context(sources.Resolving(place, request.rev))
+            assert looking is not None
+            settled = settlement.settle(request, place, looking.result, paths, foreign=bool(request.clone))
+            base = looking.result()
             write_atomically(paths.policy, settled.text, last=False)
             write_atomically(paths.sources, settled.sources, last=False)
             steps.done("policy")
@@ -157,6 +160,8 @@ def new_folder(steps: Steps, key: str, name: str) -> BoxPaths:
             f"choose another name, or remove it: cloche rm {name}",
             code="name-taken",
         ) from error
+    from backends.verbs import removal
+
     steps.done("folder", lambda: removal.erase(paths))
     return paths
 
@@ -210,6 +215,8 @@ def intend(paths: BoxPaths, manifest: Manifest) -> None:
     """Write down what is about to be made, for ``cloche gc`` after a kill."""
     import json
 
+    from backends.verbs import removal
+
     text = json.dumps({"version": VERSION, **manifest._asdict()}, indent=1, sort_keys=True)
     write_atomically(paths.root / removal.CREATING, text.encode())
 
@@ -217,6 +224,7 @@ def intend(paths: BoxPaths, manifest: Manifest) -> None:
 def commit(paths: BoxPaths, manifest: Manifest, steps: Steps) -> None:
     """Journal the creation and give the box its manifest: from here on it exists."""
     from backends.evidence.journal import Journal
+    from backends.verbs import passage, removal
 
     record = Journal(paths.journal).append(
         "created",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from backends import tiers
@@ -27,8 +28,12 @@ class Settled(NamedTuple):
     sources: bytes
 
 
-def settle(request: NewBox, place: Source, base: Base, paths: BoxPaths, *, foreign: bool) -> Settled:
+def settle(
+    request: NewBox, place: Source, base: Callable[[], Base], paths: BoxPaths, *, foreign: bool
+) -> Settled:
     """Resolve, choose the tier and refuse what it cannot enforce. ``foreign``: the code is a stranger's.
+
+    ``base`` may still be looked for, and is asked for where it matters.
 
     Profiles come from the person's own checkout and configuration. A ``cloche.toml`` that arrives with the
     base, when that is not what is checked out, may only narrow (product rule 7).
@@ -49,12 +54,12 @@ def settle(request: NewBox, place: Source, base: Base, paths: BoxPaths, *, forei
     return Settled(resolved.policy, text, canonical.digest(text), explain.encode_sources(resolved.sources))
 
 
-def _file_of_base(place: Source, base: Base, rev: str) -> tuple[str, bytes] | None:
+def _file_of_base(place: Source, base: Callable[[], Base], rev: str) -> tuple[str, bytes] | None:
     """The base's ``cloche.toml``, unless the base is what the person has checked out."""
-    git = sources.git(place)
-    name = f"{base.commit}:{REPOSITORY_FILE}"
-    if place.work_tree and (rev == "HEAD" or sources.tip(place, "HEAD") == base.commit):
+    if place.work_tree and (rev == "HEAD" or sources.tip(place, "HEAD") == base().commit):
         return None
+    git, commit = sources.git(place), base().commit
+    name = f"{commit}:{REPOSITORY_FILE}"
     found = git.call("cat-file", "-s", name)
     if found.status != 0:
         return None
@@ -65,7 +70,7 @@ def _file_of_base(place: Source, base: Base, rev: str) -> tuple[str, bytes] | No
             "choose another revision: cloche new --from REV",
             code="too-long",
         )
-    return f"{REPOSITORY_FILE} of {base.commit[:12]}", git.run("cat-file", "blob", name)
+    return f"{REPOSITORY_FILE} of {commit[:12]}", git.run("cat-file", "blob", name)
 
 
 def with_proved_tier(resolved: Resolved) -> Resolved:

@@ -170,3 +170,13 @@ def test_reference_updates_run_no_hook(repo: Path, tmp_path: Path) -> None:
     source.keep(place, "one", source.resolve(place))
     source.set_anchor(place, "one", b"x", "")
     assert not marker.exists()
+
+
+def test_a_revision_is_looked_for_meanwhile_and_found_once(repo: Path) -> None:
+    place = found(repo)
+    with source.Resolving(place, "HEAD") as looking:
+        assert looking.result() == source.resolve(place) == looking.result()
+    with source.Resolving(place, "no-such-name") as looking, pytest.raises(UsageError):
+        looking.result()
+    with source.Resolving(place, "HEAD"):
+        pass  # left without a question: Git is ended and taken

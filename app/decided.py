@@ -11,6 +11,10 @@ from typing import NamedTuple
 
 from backends.gate.decisions import Review, stale
 from backends.gate.patch import (
+    CONTENT,
+    EXISTS,
+    MODE,
+    NAME,
     NO_DECISION,
     PARTS,
     UNDECIDED,
@@ -18,6 +22,7 @@ from backends.gate.patch import (
     Counts,
     FileDecision,
     Marks,
+    Need,
     counts,
 )
 from backends.gate.patch.model import File
@@ -150,12 +155,30 @@ def comments_at(
 # ------------------------------------------------------------ what is blocked
 
 
-def blocked_notes(blocked: Sequence[Blocked]) -> dict[bytes, list[Note]]:
+def blocked_notes(blocked: Sequence[Blocked], files: Mapping[bytes, File]) -> dict[bytes, list[Note]]:
     """Why what was accepted cannot be carried out, as notes above the file."""
     found: dict[bytes, list[Note]] = {}
     for one in blocked:
-        needs = ", ".join(f"{need.part} of {visible(need.path)}" for need in one.needs[:5])
+        needs = ", ".join(_need(need, files) for need in one.needs[:5])
         more = f" and {len(one.needs) - 5} more" if len(one.needs) > 5 else ""
-        said = line((f"⊘ {one.part} cannot be applied: ", "look strong"), *runs(one.reason))
-        found.setdefault(one.path, []).append(Note("new", 0, said, f"it needs {needs}{more}", "quiet"))
+        part = _part(one.part, files.get(one.path))
+        said = line((f"⊘ {part}: accepted, but cannot be applied: ", "look strong"), *runs(one.reason))
+        text = f"accept {needs}{more}, or open this again"
+        found.setdefault(one.path, []).append(Note("new", 0, said, text, "quiet"))
     return found
+
+
+def _part(part: str, file: File | None) -> str:
+    """What a part is, in words."""
+    if part == EXISTS:
+        return "that the file goes" if file is not None and file.change.status == "D" else "the new file"
+    return {NAME: "the new name", MODE: "the mode", CONTENT: "the content"}.get(part, "some of its lines")
+
+
+def _need(need: Need, files: Mapping[bytes, File]) -> str:
+    """What is missing, in words."""
+    file = files.get(need.path)
+    gone = file is not None and file.change.status == "D"
+    words = {EXISTS: "goes" if gone else "is made", NAME: "moves"}
+    name = visible(need.path)
+    return f"that {name} {words[need.part]}" if need.part in words else f"all lines of {name}"

@@ -128,7 +128,9 @@ class DiffRows(LineView):
             file = self.index.file_at(self._first)
             path = self.index.files[file].path if file is not None else b""
             notes = self._notes.get(path, ())
-            made = lay_out(notes, self.index, shown, (self._first, self._last), width) if notes else NO_NOTES
+            right = self._side_width(1) + 1 if self.sides else 0
+            rows = (self._first, self._last)
+            made = lay_out(notes, self.index, shown, rows, width, right) if notes else NO_NOTES
             self._laid = (shown, width, made)
         return self._laid[2]
 

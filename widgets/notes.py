@@ -75,14 +75,23 @@ NO_NOTES = Notes({})
 
 
 def lay_out(
-    notes: Sequence[Note], index: PatchIndex, shown: Shown, rows: tuple[int, int], width: int
+    notes: Sequence[Note], index: PatchIndex, shown: Shown, rows: tuple[int, int], width: int, right: int = 0
 ) -> Notes:
-    """The notes of the file whose rows are from the first of ``rows`` to before the second, as lines."""
+    """The notes of the file whose rows are from the first of ``rows`` to before the second, as lines.
+
+    In two columns the second begins at cell ``right``: a note stands in the column of its line's side."""
     lines: dict[int, list[Line]] = {}
     for note in notes:
         row = row_of(index, note, *rows) if note.line else -1
         place = shown.place_of(row) if row >= 0 and len(shown) else TOP
-        lines.setdefault(place, []).extend(note_lines(note, width))
+        if not right or not note.line:
+            made = note_lines(note, width)
+        elif note.side == "old":
+            made = note_lines(note, right - 1)
+        else:
+            beside = line((" " * (right - 1), ""), ("│", "faint"))
+            made = [line(*beside, *part) for part in note_lines(note, width - right)]
+        lines.setdefault(place, []).extend(made)
     return Notes(lines)
 
 

@@ -192,7 +192,7 @@ class Deciding(Reading):
         self.show_footer()
 
     def _show_notes(self) -> None:
-        notes: dict[bytes, Sequence[Note]] = dict(blocked_notes(self.blocked))
+        notes: dict[bytes, Sequence[Note]] = dict(blocked_notes(self.blocked, self.patch_files))
         for path, said in self._said.items():
             notes[path] = [*notes.get(path, ()), *said]
         self.diff.set_notes(notes)

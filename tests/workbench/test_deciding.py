@@ -226,7 +226,9 @@ async def test_modes_images_and_paths_that_take_anothers_name() -> None:
         assert found.marks(b"logo.png") == (Marks(), Marks(frozenset({"content"})))
         await found.act("K", "G", "space")  # a line of a/b, which needs that the file a goes
         assert found.marks(b"a/b")[0] == Marks(frozenset(), 0, 1 << 1)
-        await found.stage.shows("⊘ exists cannot be applied", "it needs exists of a", "⊘ 1 blocked")
+        await found.stage.shows(
+            "⊘ the new file: accepted, but cannot be applied", "accept that a goes", "⊘ 1 blocked"
+        )
         await found.act("K", "a", "a", "space")
         await found.stage.until(lambda: not found.screen.blocked)
         assert "⊘" not in found.stage.text()

@@ -35,6 +35,7 @@ class Situation(NamedTuple):
     file: bool = False  # a file is selected in the gate
     repository: bool = True  # the workbench was opened inside one
     deciding: str = "the review is not read yet"  # why nothing can be decided in the gate, "": it can
+    trying: str = ""  # what is being tried of the proposal
     undo: bool = False  # a decision can be taken back
     redo: bool = False  # or taken again
     busy: str = ""  # what is being done to this box right now

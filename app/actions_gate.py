@@ -65,6 +65,17 @@ def _since(situation: Situation) -> str:
     return "" if done is None or done.since else "no proposal of this box was reviewed before this one"
 
 
+def _try(situation: Situation) -> str:
+    review = situation.review
+    if situation.busy or situation.trying or review is None:
+        return situation.busy or situation.trying or "the review is not read yet"
+    if review.row.state != "proposed":
+        return f"the box is {review.row.state}: nothing of it is proposed"
+    if review.row.unconfined:
+        return "a workspace box is a worktree of your repository; apply it onto a new branch instead"
+    return ""
+
+
 GATE: tuple[Action, ...] = (
     # Gate
     Action(
@@ -166,6 +177,14 @@ GATE: tuple[Action, ...] = (
         "Request changes: what you said goes where the agent reads it, and the box goes on",
         ("gate",),
         reason=_request,
+    ),
+    Action(
+        "try",
+        "T",
+        "try",
+        "Run a command on exactly what is accepted, in a fresh box, on its base or on today's tip",
+        ("gate",),
+        reason=_try,
     ),
     Action("sides", "d", "sides", "Switch between unified and side by side", ("gate", "box")),
     Action(

@@ -11,9 +11,9 @@ from textual.containers import Horizontal, Vertical
 
 from app.action import Situation
 from app.actions import bindings
-from app.screens.answering import Answering
 from app.screens.apply import ApplyEnd
 from app.screens.outcome import ExportScreen, ExportWish
+from app.screens.trying import BUSY, Trying
 from backends.snapshots import BoxRow, ExportOutcome, ReviewView, UnapplyOutcome
 from backends.snapshots_moved import RebaseOutcome
 from widgets.checks import Evidence, verdict_line
@@ -31,7 +31,7 @@ SHORT_FRAME = 80
 """Columns of the diff below which what is decided is said in signs."""
 
 
-class ReviewScreen(Answering):
+class ReviewScreen(Trying):
     """Reads the proposal once: it is a snapshot, so nothing of it moves while it is decided about."""
 
     CONTEXTS = ("gate",)
@@ -186,6 +186,7 @@ class ReviewScreen(Answering):
             deciding=self.undecidable,
             undo=self.decided is not None and bool(self.decided.history.past),
             redo=self.decided is not None and bool(self.decided.history.future),
+            trying=self.workbench.busy.get(BUSY + self.row.key, ""),
             busy=self.workbench.busy.get(self.row.key, ""),
         )
 

@@ -69,13 +69,18 @@ def accept(engine: Engine, *paths: bytes) -> None:
         desk.set([(path, desk.file(path).all) for path in paths], ACCEPTED)
 
 
-def attempt(engine: Engine, script: str, **how: bool) -> tuple[int, str]:
+def attempt(engine: Engine, script: str, *, onto_tip: bool = False, keep: bool = False) -> tuple[int, str]:
     """The exit of what was tried, and what it printed."""
     read, write = os.pipe()
     with os.fdopen(read, "rb") as out:
         try:
             done = engine.try_accepted(
-                "b", ["sh", "-c", script], as_name="t", streams=Streams(NULL, write, write), **how
+                "b",
+                ["sh", "-c", script],
+                onto_tip=onto_tip,
+                keep=keep,
+                as_name="t",
+                streams=Streams(NULL, write, write),
             )
         finally:
             os.close(write)

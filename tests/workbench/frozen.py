@@ -37,8 +37,8 @@ from backends.snapshots import (
 )
 from tests.workbench.frozen_answers import FrozenAnswers
 from tests.workbench.frozen_apply import FrozenActs
+from tests.workbench.frozen_compare import FrozenCompare
 from tests.workbench.frozen_desk import FrozenDesk, desk_paths
-from tests.workbench.frozen_apply import FrozenActs
 from tests.workbench.frozen_diff import CHANGES, CHECKS, DIFF, PATCH
 
 __all__ = ["CHANGES", "CHECKS", "DIFF", "PATCH"]
@@ -334,7 +334,7 @@ class Still:
         self.closed = True
 
 
-class FrozenEngine(FrozenActs, FrozenAnswers):
+class FrozenEngine(FrozenActs, FrozenAnswers, FrozenCompare):
     (
         Claim(
             "process",

@@ -139,6 +139,12 @@ def read_on(
     return found, offset
 
 
+def moment(record: JournalRecord) -> float:
+    """When what a record tells happened: its ``at``, before its own time where it waited for others."""
+    at = record.data.get("at")
+    return float(at) if isinstance(at, (int, float)) and 0 <= record.time - at < 60 else record.time
+
+
 def head(path: Path) -> Anchor:
     """Count and head of the journal as it is on disk, unverified; ``Anchor(0, GENESIS)`` without a file."""
     try:

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -161,8 +162,11 @@ class Sessions:
         session.watchers.append(owner)
         self._answers[session.id] = answer
         self._record(
-            "session-start", {"session": session.id, "argv": session.argv, "pty": session.pty, "cwd": cwd}
-        )
+            "session-start",
+            {
+                "session": session.id, "argv": session.argv, "pty": session.pty, "cwd": cwd, "at": _now(),
+            },
+        )  # fmt: skip
         env = {**env, tree.VARIABLE: str(session.id)}
         request = {
             "op": "spawn",
@@ -410,6 +414,7 @@ class Sessions:
             "session-exit",
             {
                 "session": session.id,
+                "at": _now(),
                 "exit": session.exit,
                 "status": session.status,
                 "wall": session.wall_seconds,
@@ -449,3 +454,8 @@ def _tell(sock: socket.socket, data: bytes) -> None:
         sock.send(data, socket.MSG_NOSIGNAL)
     except OSError:
         return  # whoever asked has left
+
+
+def _now() -> float:
+    """The moment itself: a record's own time is that of its batch, in which a short session has no length."""
+    return round(time.time(), 6)

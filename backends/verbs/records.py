@@ -84,12 +84,21 @@ class Digest:
             argv = data.get("argv")
             words = tuple(str(word) for word in argv) if isinstance(argv, list) else ()
             self._sessions[number] = SessionRow(
-                number, words, bool(data.get("pty")), "running", record.time, None, None, None, None, None
+                number,
+                words,
+                bool(data.get("pty")),
+                "running",
+                journal.moment(record),
+                None,
+                None,
+                None,
+                None,
+                None,
             )
         elif record.kind == "session-exit" and number in self._sessions:
             self._sessions[number] = self._sessions[number]._replace(
                 state="exited",
-                ended=record.time,
+                ended=journal.moment(record),
                 exit=_whole(data.get("exit")),
                 cpu=_real(data.get("cpu")),
                 peak_rss=_whole(data.get("peak_rss")),

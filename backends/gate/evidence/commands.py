@@ -91,7 +91,10 @@ def _command(words: list[str]) -> bool:
         return "--test" in rest or any(_named_test(word) for word in rest[:1])
     if name in _TASKS:
         tasks = [word for word in rest if not word.startswith("-") and word != "run" and "=" not in word]
-        return any(_TASK.match(word.lower().lstrip(":")) for word in tasks[:4])
+        # A task's own name, and of one of a subproject (":app:test") the last part.
+        return any(
+            _TASK.match(word.lower()) or _TASK.match(word.lower().rpartition(":")[2]) for word in tasks[:4]
+        )
     return _named_test(words[at])
 
 

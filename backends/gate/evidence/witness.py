@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from backends.evidence.journal import moment
 from backends.gate.evidence.commands import is_test
 from backends.snapshots import JournalRecord
 from backends.snapshots_evidence import InnerTest, Outside
 
-SLACK = (
-    0.1  # seconds: the kernel's clock for files ticks in up to 10 ms, and records are written beside the act
-)
+SLACK = 0.1  # seconds: the clock for files ticks in up to 10 ms, records of old keepers waited for 50 ms
 MOST_OUTSIDE = 200
 MOST_TESTS = 50  # different command lines
 
@@ -37,10 +36,10 @@ def witness(records: Iterable[JournalRecord], changed: Mapping[bytes, float | No
     for record in records:
         data, number = record.data, record.data.get("session")
         if record.kind == "session-start" and type(number) is int:
-            sessions[number] = (record.time, float("inf"))
+            sessions[number] = (moment(record), float("inf"))
             asked.add(_words(data))
         elif record.kind == "session-exit" and type(number) is int and number in sessions:
-            sessions[number] = (sessions[number][0], record.time)
+            sessions[number] = (sessions[number][0], moment(record))
         elif record.kind == "transition" and data.get("to") == "running":
             alive.append((record.time, float("inf")))
         elif record.kind == "transition" and data.get("from") == "running" and alive:

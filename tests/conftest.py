@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from backends.kernel import cgroups
+from backends.verbs import asking
 from tests import support
 
 NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
@@ -102,6 +103,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     monkeypatch.setenv("HOME", str(made.home))
     monkeypatch.setenv("CLOCHE_LINGER", "60")  # a test that does not get its turn finds its keeper still
     monkeypatch.setenv("PYTHONPATH", str(support.ROOT))
+    monkeypatch.setattr(asking, "LIMIT", 5.0)  # a keeper beside other tests is not slow
     for name in INHERITED:
         monkeypatch.delenv(name, raising=False)
     yield made

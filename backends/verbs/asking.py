@@ -71,12 +71,13 @@ class _Asked:
 def ask(
     boxes: Mapping[str, BoxPaths],
     questions: Sequence[Question],
-    limit: float = LIMIT,
+    limit: float | None = None,
     *,
     lives: Mapping[str, Liveness] | None = None,
     meanwhile: Callable[[], object] | None = None,
 ) -> dict[str, Answers]:
-    """Put ``questions`` to the keeper of each box and wait for all of them, ``limit`` seconds at most.
+    """Put ``questions`` to the keeper of each box and wait for all of them, ``limit`` seconds at most
+    (``LIMIT`` if not given).
 
     ``lives`` is what was just read of the boxes; ``meanwhile`` is done while the keepers work.
     """
@@ -86,6 +87,7 @@ def ask(
     poller = select.poll()
     for fd in by_fd:
         poller.register(fd, select.POLLIN)
+    limit = LIMIT if limit is None else limit
     until = time.monotonic() + limit
     if meanwhile is not None:
         meanwhile()

@@ -14,14 +14,19 @@ from backends.evidence.tally import Projection
 from backends.snapshots import JournalRecord, NotObserved, SessionRow, Tally
 
 POLL = 0.2  # seconds between two looks of follow()
+PATIENCE = 5.0  # seconds for a keeper to write down what it counted
 
 
 def settle(paths: BoxPaths) -> None:
-    """Let a live keeper write down what it counted and holds for a moment; a slow one is not waited for."""
+    """Let a live keeper write down what it counted and holds for a moment.
+
+    One box is asked, and what is read next is shown as complete: a keeper on a busy machine gets its time,
+    and only one that hangs is not waited for.
+    """
     from backends.verbs import asking
 
     if liveness.read(paths).kind == "live":
-        asking.ask({paths.key: paths}, [("flush", {})])
+        asking.ask({paths.key: paths}, [("flush", {})], PATIENCE)
 
 
 def read(paths: BoxPaths) -> Iterator[JournalRecord]:

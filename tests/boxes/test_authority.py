@@ -96,7 +96,7 @@ def test_a_daemon_of_an_unconfined_box_still_descends_from_it(proposed: Engine, 
     script = repo.parent / "daemon.py"
     script.write_text(program)
     inside(proposed, "loose", f"{sys.executable} {script}")
-    support.wait_until(lambda: answer.exists() and answer.read_text() != "", "the daemon tried", timeout=20)
+    support.wait_until(lambda: answer.exists() and answer.read_text() != "", "the daemon tried")
     assert answer.read_text() == "inside-box"
     assert support.git(repo, "rev-parse", "main") == tip
     proposed.stop("loose")

@@ -269,7 +269,7 @@ def test_a_lost_keeper_is_journalled_and_the_box_goes_on(engine: Engine) -> None
     live = liveness.read(paths)
     assert live.keeper is not None and live.init is not None
     os.kill(live.keeper.pid, signal.SIGKILL)
-    support.wait_until(lambda: not liveness.alive(live.init), "the tree follows its keeper", timeout=2.0)
+    support.wait_until(lambda: not liveness.alive(live.init), "the tree follows its keeper")
     (row,) = engine.boxes()
     assert (row.live, row.needs, row.state) == ("lost", "its keeper died", "running")
     assert run(engine, "b", "true") == 0

@@ -69,16 +69,16 @@ class Screen:
         self.output += got
         return got
 
-    def until(self, text: bytes, timeout: float = 15.0) -> bytes:
-        """Read until ``text`` came; all output since the start."""
+    def until(self, text: bytes, timeout: float = 60.0, *, after: int = 0) -> bytes:
+        """Read until ``text`` came, behind the first ``after`` bytes; all output since the start."""
         end = time.monotonic() + timeout
-        while text not in self.output:
+        while text not in self.output[after:]:
             self.read()
             if time.monotonic() > end:
                 raise AssertionError(f"{text!r} did not come; seen: {self.output[-2000:]!r}")
         return self.output
 
-    def wait(self, timeout: float = 15.0) -> int:
+    def wait(self, timeout: float = 60.0) -> int:
         """The exit code, once the command ended."""
         end = time.monotonic() + timeout
         while self.process.poll() is None:

@@ -43,21 +43,22 @@ def test_the_size_of_the_window_follows(box: str, repo: Path) -> None:
         screen.type(b"while stty size; do sleep 0.1; done\n")
         screen.until(b"24 80")
         screen.resize(40, 100)
-        screen.until(b"40 100")
+        seen = len(screen.until(b"40 100"))
         screen.type(b"\x03")
-        screen.read(0.5)
+        screen.until(b"$ ", after=seen)  # the interrupt throws away what was typed behind it
         screen.type(b"exit\n")
         screen.wait()
 
 
-def test_control_keys_reach_the_session(box: str, repo: Path) -> None:
+def test_control_keys_reach_the_session(box: str, repo: Path, cli: Cli) -> None:
     with Screen(repo, "shell", box) as screen:
         screen.until(b"$ ")  # before it is raw, a typed interrupt would be the client's own
         screen.type(b"sleep 100 || echo inter''rupted\n")
-        screen.read(1.0)
+        wait_until(lambda: '"sleep 100"' in cli("ps", box, "--json").out, "it has the terminal")
+        seen = len(screen.output)
         screen.type(b"\x03")
-        screen.until(b"^C")
-        screen.read(0.5)  # the interrupt throws away what was typed behind it
+        screen.until(b"^C", after=seen)
+        screen.until(b"$ ", after=seen)  # the interrupt throws away what was typed behind it
         screen.type(b"echo code=$?\n")
         screen.until(b"code=130")
         screen.type(b"\x04")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import select
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import pytest
 
 from backends.boxes import liveness, store
 from backends.engine import Engine
-from tests.support import Done, cloche_argv, git, make_repo
+from tests.support import Done, cloche_argv, git, make_repo, wait_until
 
 Cli = Callable[..., Done]
 
@@ -125,11 +125,19 @@ def test_a_reader_that_leaves_early_is_no_error(cli: Cli, repo: Path) -> None:
 
 def test_an_interrupt_ends_quietly(cli: Cli, repo: Path) -> None:
     assert cli("new", "b").code == 0
-    watch = subprocess.Popen(cloche_argv("watch", "b"), cwd=repo, stderr=subprocess.PIPE)
+    watch = subprocess.Popen(
+        cloche_argv("watch", "b"), cwd=repo, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+    def tells() -> bool:
+        assert cli("run", "b", "--", "true").code == 0
+        assert watch.stdout is not None
+        return bool(select.select([watch.stdout], [], [], 0.5)[0])
+
     try:
-        time.sleep(1.0)  # until it is past its start; interrupted before, Python itself ends as loudly
+        wait_until(tells, "it is past its start; interrupted before, Python itself ends as loudly")
         watch.send_signal(signal.SIGINT)
-        assert watch.wait(timeout=10) == 130
+        assert watch.wait(timeout=60) == 130
         assert watch.stderr is not None and watch.stderr.read() == b""
     finally:
         watch.kill()

@@ -121,7 +121,7 @@ def test_a_pipe_in_the_place_of_a_file_does_not_hold_the_reader(box: Box) -> Non
     for name in ("README.md", ".gitignore"):
         (box.tree / name).unlink(missing_ok=True)
         os.mkfifo(box.tree / name)
-    assert {path for path, _ in box.snapshot(seconds=5.0).skipped} == {b"README.md", b".gitignore"}
+    assert {path for path, _ in box.snapshot(seconds=60.0).skipped} == {b"README.md", b".gitignore"}
 
 
 def test_a_rule_of_many_stars_costs_no_time(box: Box) -> None:
@@ -131,7 +131,7 @@ def test_a_rule_of_many_stars_costs_no_time(box: Box) -> None:
         (box.tree / ("a" * (240 + number))).write_text("x")
     began = time.monotonic()
     taken = box.snapshot()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60  # it would never end
     assert taken.stat.files == 11
     assert taken.findings == ()
 

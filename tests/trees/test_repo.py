@@ -290,6 +290,6 @@ def test_the_host_takes_no_lock_that_the_box_needs(box: Box) -> None:
 def test_a_repository_of_thousands_of_files_is_written_quickly(big_repo: Path, make_box: MakeBox) -> None:
     start = time.monotonic()
     box = make_box(big_repo)
-    assert time.monotonic() - start < 10
+    assert time.monotonic() - start < 60
     assert len(box.names(box.base.tree)) == 2000
     assert box.inside("status", "--porcelain").stdout == b""

@@ -98,3 +98,22 @@ async def test_folding_walking_and_marking() -> None:
         view.set_reviewed(set(view.here))
         view.step_unread()
         assert view.change is CHANGES[4]
+
+
+async def test_what_nobody_wrote_by_hand_is_folded_and_says_so() -> None:
+    view = FileList()
+    async with bench(view, (60, 12)):
+        bulk = {b"src/a/deep/one.py": "generated", b"src/a/deep/two.py": "vendored", b"README": "generated"}
+        view.set_bulk(bulk)
+        view.set_files(CHANGES, ())
+        assert [row.name for row in view.rows] == [b"README", b"src/", b"a/deep/", b"b.py", b"test/only.py"]
+        shown = text_of(view)
+        assert shown[0].startswith("    A README  ") and shown[0].endswith(" gen +1 -0")
+        assert shown[2].strip().startswith("▸ a/deep/")
+        view.set_decided({change.path: FileDone(1, 0, 0) for change in CHANGES})
+        assert text_of(view)[2].endswith("✓")
+        view.set_decided({CHANGES[1].path: FileDone(1, 0, 0)})
+        assert text_of(view)[2].endswith("±")
+        view.select_file(1)
+        assert view.change is CHANGES[1]
+        assert len(view.rows) == 7

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.evidence.journal import GENESIS
+from backends.evidence.chain import GENESIS
 from backends.gate.evidence import locks
 from backends.gate.evidence.bulk import Attributes, bulk_of
 from backends.gate.evidence.commands import is_test

@@ -22,8 +22,6 @@ from backends.errors import ClocheError, Refused
 from backends.evidence.visible import visible, visible_lines
 from backends.gate.decisions import OLD
 from backends.kernel import modes
-from backends.policy import canonical
-from backends.policy.model import ReviewPolicy
 from backends.snapshots import ReviewComment
 
 LARGEST = 512 << 10
@@ -41,15 +39,6 @@ class Rejected(NamedTuple):
     where: str  # "lines 3-9", "removed lines 4-6", "its mode", "the whole file"
     lines: tuple[bytes, ...] = ()  # as in the patch, with their sign; the first of them, none of a property
     total: int = 0  # of all of them
-
-
-def name(paths: BoxPaths) -> str:
-    """The name of the file, as the box's policy says."""
-    try:
-        return canonical.decode(paths.policy.read_bytes()).review.file
-    except Refused:
-        # A box with such a policy starts no more, but what it holds can still be proposed and carried out.
-        return ReviewPolicy().file
 
 
 # ------------------------------------------------------------------------------------------------- its text

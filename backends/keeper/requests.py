@@ -291,8 +291,8 @@ class Requests:
                 f"nothing can be typed to session {session.id}", why, "cloche ps", code="no-terminal"
             )
         try:
-            data = binascii.a2b_base64(fields.text("data", ""))
-        except binascii.Error:
+            data = binascii.a2b_base64(fields.text("data", ""), strict_mode=True)
+        except ValueError:
             data = b""
         if not 0 < len(data) <= MOST_TYPED:
             raise UsageError(

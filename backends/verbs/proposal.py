@@ -60,16 +60,26 @@ def frozen(paths: BoxPaths) -> Iterator[None]:
 
 
 def _snapshot(paths: BoxPaths, manifest: Manifest, limits: Limits = EXACT) -> TreeSnapshot:
-    from backends.gate import feedback
-
     return snapshots.snapshot(
         paths,
         manifest.base_tree,
         lower=manifest.under,
         limits=limits,
         confine=manifest.tier != "workspace",
-        apart=feedback.name(paths),
+        apart=feedback_name(paths),
     )
+
+
+def feedback_name(paths: BoxPaths) -> str:
+    """The file at the top of the tree that has a reviewer's requests, as the box's policy names it."""
+    from backends.policy import canonical
+    from backends.policy.model import ReviewPolicy
+
+    try:
+        return canonical.decode(paths.policy.read_bytes()).review.file
+    except Refused:
+        # A box with such a policy starts no more, but what it holds can still be proposed and carried out.
+        return ReviewPolicy().file
 
 
 def live_diff(paths: BoxPaths, *, still: bool = True) -> Diff:

@@ -22,7 +22,7 @@ from backends.gate.patch.marks import bits, ranges
 from backends.gate.patch.model import File
 from backends.snapshots_request import RequestOutcome
 from backends.trees import layers, quarantine
-from backends.verbs import authority, passage, reviewing
+from backends.verbs import authority, passage, proposal, reviewing
 
 NEWEST = 0
 """In place of a session's number: the one that was started last."""
@@ -77,7 +77,7 @@ def request_changes(
 
 
 def _make(paths: BoxPaths, who: str, summary: str | None, *, scripted: bool) -> RequestOutcome:
-    file = feedback.name(paths)
+    file = proposal.feedback_name(paths)
     with reviewing.desk(paths, who, scripted=scripted) as desk:
         if summary is not None:
             desk.change(lambda review: review.summarise(summary))

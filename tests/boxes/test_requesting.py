@@ -215,6 +215,34 @@ def test_the_profile_names_the_file(repo: Path) -> None:
     assert proposed(engine) == {FILE.encode(), b"seen"}
 
 
+@pytest.mark.boundary
+def test_a_worktree_gets_the_file_and_its_proposal_does_not(repo: Path, tmp_path: Path) -> None:
+    """Nothing confines such a box: what it left running can have put anything there meanwhile."""
+    (repo / "cloche.toml").write_text("")
+    victim = tmp_path / "victim"
+    victim.write_text("the host's\n")
+    engine = Engine(repo)
+    engine.create(NewBox(name="b", tier="workspace"))
+    run(engine, f"echo x > x; ln -s '{victim}' {FILE}")
+    engine.propose("b")
+    assert proposed(engine) == {b"x"}
+    engine.request_changes("b", "ann", summary="go on")
+    assert victim.read_text() == "the host's\n"
+    assert "> go on\n" in run(engine, f"cat {FILE}; echo y > y")
+    engine.propose("b")
+    assert proposed(engine) == {b"x", b"y"}
+    assert support.git(repo, "status", "--porcelain") == "?? cloche.toml"
+    place(engine).unlink()
+    away = engine.find("b").root / "away"
+    engine.find("b").tree.rename(away)
+    os.symlink(tmp_path, engine.find("b").tree)
+    with pytest.raises(ClocheError) as caught:
+        engine.request_changes("b", "ann", summary="again")
+    assert caught.value.code == "no-tree" and not os.path.lexists(tmp_path / FILE)
+    engine.find("b").tree.unlink()
+    away.rename(engine.find("b").tree)
+
+
 def test_a_request_says_something(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     with engine.decisions("b", "ann") as desk:
         desk.set([(b"other", desk.file(b"other").all)], ACCEPTED)

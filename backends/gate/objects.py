@@ -14,6 +14,7 @@ GITLINK = 0o160000
 SYMLINK = 0o120000
 FOLDER = 0o040000
 BATCH = 32 << 20  # bytes of blobs that are held at once
+LIST = ("ls-tree", "-r", "-t", "-z", "--full-tree")
 
 
 class Entry(NamedTuple):
@@ -31,14 +32,19 @@ class Listing(NamedTuple):
 
 
 def listing(git: Git, tree: str) -> Listing:
-    """Every path of a tree object, recursively; submodules are entries and are not entered.
+    """Every path of a tree object, recursively; submodules are entries and are not entered."""
+    return parse(git.run(*LIST, tree))
+
+
+def parse(text: bytes) -> Listing:
+    """What :data:`LIST` printed.
 
     Modes are what Git makes of them (``canon_mode`` of its cache.h): a file is plain or executable, and
     whatever is no file, folder or link reads as a submodule.
     """
     entries: dict[bytes, Entry] = {}
     repeated: list[bytes] = []
-    for line in git.run("ls-tree", "-r", "-t", "-z", "--full-tree", tree).split(b"\0"):
+    for line in text.split(b"\0"):
         if line:
             facts, _, path = line.partition(b"\t")
             mode, _, oid = facts.split(b" ")

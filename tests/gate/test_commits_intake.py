@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backends.gate.commits import bundle, intake, parse
+from backends.gate.commits import bundle, intake, parse, trees
 from backends.gate.commits.values import Unfit
 from tests import support
 from tests.gate.bundles import PEOPLE, Forge, Made, blob, commit, pack, tree, varint
@@ -204,6 +204,27 @@ def test_a_bomb_of_deltas_ends_its_reader_and_nothing_else(forge: Forge) -> None
     one = commit(top, forge.base)
     bomb = Made("blob", delta, base=seed.id)
     assert "git index-pack" in refused(forge, forge.bundle(one, [one, top, seed, bomb]), one)
+
+
+def test_a_bomb_of_trees_is_not_listed_to_its_end(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten names for one tree, ten times over: eleven objects, ten thousand million paths."""
+    monkeypatch.setattr(trees, "MOST_LISTED", 1 << 20)
+    leaf = blob(b"x\n")
+    levels = [tree({b"%d" % n: (FILE, leaf) for n in range(10)})]
+    for _ in range(9):
+        levels.append(tree({b"%d" % n: (FOLDER, levels[-1]) for n in range(10)}))
+    clean = forge.with_files({b"new": (FILE, leaf)})
+    data, made = steps(forge, (levels[-1], *levels, leaf), (clean, leaf))
+    said = refused(forge, data, *made)
+    assert said == f"commit {made[0].id[:12]} holds more paths than can be looked at"
+
+
+def test_more_links_than_can_be_read_are_refused(forge: Forge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "MOST_LINKED", 3000)
+    links = [blob(b"%d" % n * 500) for n in range(8)]
+    top = forge.with_files({b"l%d" % n: (LINK, one) for n, one in enumerate(links)})
+    data, made = steps(forge, (top, *links))
+    assert refused(forge, data, *made).endswith("holds more links than can be looked at")
 
 
 COMMITS = {

@@ -1,15 +1,15 @@
-"""Carrying a proposal onto a branch, showing before what that would be, and undoing it."""
+"""Carrying a proposal onto a branch, and showing before what that would be."""
 
 from __future__ import annotations
 
 from typing import Any, Unpack
 
 from backends.boxes.layout import BoxPaths
-from backends.boxes.lifecycle import APPLIED, PROPOSED, require
+from backends.boxes.lifecycle import APPLIED, require
 from backends.boxes.manifest import Manifest
 from backends.errors import Refused
 from backends.gate.apply import Request
-from backends.snapshots import ApplyOutcome, ApplyPlan, SnapshotInfo, UnapplyOutcome
+from backends.snapshots import ApplyOutcome, ApplyPlan, SnapshotInfo
 from backends.trees import layers
 from backends.trees.values import Source
 from backends.verbs import authority, passage, proposal, rebasing
@@ -41,6 +41,18 @@ def apply(paths: BoxPaths, *, part: bool, seen: ApplyPlan | None, **how: Unpack[
 
         def intend(done: ApplyOutcome, work: str) -> None:
             if chosen is None:
+                why = f"applied to {done.branch}"
+                rebasing.intend_move(
+                    held,
+                    done.branch,
+                    done.new,
+                    arrives=True,
+                    state=APPLIED,
+                    why=why,
+                    who=request.who,
+                    applied=applied(done),
+                    commit=done.new,
+                )
                 return
             # The rest stays in the box, on top of what was taken: only what it is compared with moves.
             after = {
@@ -58,54 +70,9 @@ def apply(paths: BoxPaths, *, part: bool, seen: ApplyPlan | None, **how: Unpack[
         if done.partial:
             rebasing.finish(held, applied={**applied(done), "before": _base(manifest)})
         else:
-            why = f"applied to {done.branch}"
-            held.move(APPLIED, why, request.who, applied=applied(done), commit=done.new)
+            rebasing.finish_move(held, applied=applied(done))
         proposal.anchor(paths, held.manifest)
         return done
-
-
-def unapply(paths: BoxPaths, *, as_name: str | None) -> UnapplyOutcome:
-    """Undo the last apply; see ``Engine.unapply``."""
-    authority.require_outside("unapply")
-    from backends.gate import unapply as gate
-
-    _named(paths, as_name)
-    with passage.holding(paths, "unapply", end_idle=True) as held:
-        manifest = held.manifest
-        applied = manifest.applied
-        if applied is None:
-            raise Refused(
-                f"nothing of box {paths.name} can be undone",
-                "it was not applied",
-                f"cloche status {paths.name}",
-                code="not-applied",
-            )
-        require(paths.name, manifest.state, "unapply")
-        place = proposal.source_of(paths, manifest)
-        assert place is not None
-        before = applied.get("before")
-        last = gate.Last(
-            applied["branch"],
-            applied["old"],
-            applied["new"],
-            applied["old"] or applied["start"],
-            (before["base"], manifest.base) if before else None,
-        )
-        who = as_name if as_name is not None else passage.person()
-        why = f"its apply to {last.branch} was undone"
-
-        def intend() -> None:
-            if before:
-                rebasing.intend(held, before, why, who, applied=None, commit="")
-
-        with rebasing.settled(held):
-            gate.unapply(paths, place, last, who=who, scripted=as_name is not None, intend=intend)
-        if before:
-            rebasing.finish(held)
-        else:
-            held.move(PROPOSED, why, who, applied=None, commit="")
-        proposal.anchor(paths, held.manifest)
-        return UnapplyOutcome(last.branch, last.new, last.old, held.manifest.state)
 
 
 def _base(manifest: Manifest) -> dict[str, str]:

@@ -52,13 +52,25 @@ def unapply(paths: BoxPaths, *, as_name: str | None, seen: UnapplyPlan | None = 
         def intend() -> None:
             if before:
                 rebasing.intend(held, before, why, who, applied=None, commit="")
+            else:
+                rebasing.intend_move(
+                    held,
+                    last.branch,
+                    last.new,
+                    arrives=False,
+                    state=PROPOSED,
+                    why=why,
+                    who=who,
+                    applied=None,
+                    commit="",
+                )
 
         with rebasing.settled(held):
             gate.unapply(paths, place, last, who=who, scripted=as_name is not None, intend=intend)
         if before:
             rebasing.finish(held)
         else:
-            held.move(PROPOSED, why, who, applied=None, commit="")
+            rebasing.finish_move(held)
         proposal.anchor(paths, held.manifest)
         return UnapplyOutcome(last.branch, last.new, last.old, held.manifest.state)
 

@@ -270,6 +270,39 @@ def test_a_crash_around_the_swap_is_settled_by_whoever_comes_next(
     engine.remove("b")
 
 
+@pytest.mark.parametrize("act", ["apply", "unapply"])
+@pytest.mark.parametrize("happened", [False, True])
+def test_a_crash_around_the_swap_of_a_whole_apply_is_settled_as_well(
+    engine: Engine, repo: Path, monkeypatch: pytest.MonkeyPatch, act: str, happened: bool
+) -> None:
+    if act == "unapply":
+        take(engine, as_name="t")
+    before, swap = load(engine.find("b")), moving.swap_refs
+
+    def dying(*args: object) -> None:
+        if happened:
+            swap(*args)  # type: ignore[arg-type]
+        raise Crash
+
+    with monkeypatch.context() as patched:
+        patched.setattr(moving, "swap_refs", dying)
+        patched.setattr(rebasing, "settle", lambda held: None)  # nothing runs after a crash
+        if happened:
+            patched.setattr(moving, "_bring_back", lambda *args: None)
+        with pytest.raises(Crash):
+            take(engine, as_name="t") if act == "apply" else engine.unapply("b", as_name="t")
+    assert load(engine.find("b")).state == before.state
+    applied = (act == "apply") is happened
+    if applied:
+        assert engine.unapply("b", as_name="t").state == "proposed"
+    else:
+        with pytest.raises(Refused):
+            engine.plan_unapply("b")
+        assert take(engine, as_name="t").mode == "fast-forward"
+    assert load(engine.find("b")).pending is None
+    assert support.git(repo, "status", "--porcelain") == "?? cloche.toml"
+
+
 class Crash(BaseException):
     """The process is gone."""
 

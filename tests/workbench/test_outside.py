@@ -55,7 +55,7 @@ class HostileEngine(frozen.FrozenEngine):
         self.diff = frozen.DIFF._replace(changes=(change,), patch=patch)
         self.checks = (frozen.CHECKS[0]._replace(reason=text, path=one),)
         self.repository_key = f"{text}-0123"
-        named = {"branch": text, "author": text, "message": f"{text}\n\n{text}", "trailers": (text,)}
+        named: dict[str, Any] = {"branch": text, "author": text, "message": f"{text}\n\n{text}", "trailers": (text,)}
         self.plan = self.plan._replace(**named)
 
     def kill(self, ref: str, process: Any, signal: int) -> None:

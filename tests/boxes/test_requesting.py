@@ -359,6 +359,24 @@ def test_what_a_part_took_is_not_shown_as_new(engine: Engine) -> None:
     assert found.patch.endswith(b"@@ -1,2 +1,3 @@\n a\n b\n+c\n")
 
 
+def test_what_the_branch_gained_is_not_shown_as_new(engine: Engine, repo: Path) -> None:
+    with engine.decisions("b", "ann") as desk:
+        desk.mark(b"other")
+    engine.request_changes("b", "ann", summary="one more line")
+    (repo / "kept").write_bytes(b"kept, and more\n")
+    (repo / "lines").write_bytes(FILES["lines"] + b"line 41\n")
+    support.git(repo, "commit", "-qam", "meanwhile")
+    assert not engine.rebase("b", as_name="t").conflicts
+    run(engine, "echo c >> fresh")
+    engine.propose("b")
+    assert proposed(engine) == {b"lines", b"other", b"fresh"}
+    progress = engine.review("b").progress
+    assert progress is not None
+    assert {row.path for row in progress.files if row.reviewed} == {b"other"}
+    paths = {change.path for change in engine.interdiff("b").changes}
+    assert b"kept" not in paths and b"other" not in paths and b"fresh" in paths
+
+
 def test_request_and_interdiff_by_words(engine: Engine, cli: Cli) -> None:
     done = cli("request", "b", "--to-session", "x")
     assert done.code == 2

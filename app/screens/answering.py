@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from app.screens.request import RequestScreen, RequestWish
 from app.screens.saying import Saying
+from backends.gate.patch.between import REBASED
 from backends.snapshots import FileChange, ReviewProgress, ReviewView
 from backends.snapshots_request import RequestOutcome
 from widgets.file_list import FileDone
@@ -88,6 +89,19 @@ class Answering(Saying):
             workbench.open_box(row, tab="sessions", with_shell=True)
 
     # ------------------------------------------------------------ since the last review
+
+    def sit_down(self, review: ReviewView) -> None:
+        super().sit_down(review)
+        done = review.progress
+        if done is not None and done.since:
+            count = sum(kind != REBASED for _, kind in done.moved)
+            files = "1 file is" if count == 1 else f"{count} files are"
+            said = (
+                f"{files} not as in your last review; i shows just that"
+                if count
+                else "as in your last review"
+            )
+            self.notify(said, markup=False, timeout=8)
 
     def do_since(self) -> None:
         """Shows what changed since the last review, or the whole proposal again."""

@@ -187,6 +187,6 @@ def _blocked(paths: BoxPaths, file: str, why: str) -> Refused:
         f"the request for box {paths.name} was not made",
         f"{file} at the top of its tree cannot be written: {why}",
         f"cloche reopen {paths.name}, take it away inside (cloche run {paths.name} -- rm -r ./{file}), "
-        f"propose again; or state another name: review.file",
+        f"propose again; or state another name in the next box's profile: review.file",
         code="feedback-blocked",
     )

@@ -73,6 +73,7 @@ async def test_a_request_a_fix_and_just_the_fix(repo: Path) -> None:
     second = engine.propose("b").id
     async with play(engine, cwd=repo) as stage:
         screen = await at_review(stage)
+        await stage.shows("2 files are not as in your last review")
         assert shown(stage) == [b"a.txt", b"b.txt", b"c.txt"]
         await stage.until(lambda: screen.files.reviewed == {b"a.txt"})
         await stage.press("i")

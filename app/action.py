@@ -17,6 +17,7 @@ CONTEXTS: dict[str, str] = {
     "terminal": "Terminal",
     "timeline": "Timeline",
     "gate": "Gate",
+    "compare": "Compare",
     "diff": "Diff",
     "lists": "Lists and texts",
 }
@@ -33,6 +34,7 @@ class Situation(NamedTuple):
     review: ReviewView | None = None
     denial: DenialRow | None = None  # the refusal under the cursor
     file: bool = False  # a file is selected in the gate
+    marked: int = 0  # boxes that are marked in the fleet
     repository: bool = True  # the workbench was opened inside one
     deciding: str = "the review is not read yet"  # why nothing can be decided in the gate, "": it can
     trying: str = ""  # what is being tried of the proposal

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.action import Action, Situation
+from app.actions_compare import COMPARE
 from app.actions_gate import GATE
 from backends.snapshots import BoxRow
 
@@ -102,28 +103,6 @@ def _tell(situation: Situation) -> str:
     return "" if box.state == "running" else "nothing runs in it: open a terminal and start the agent"
 
 
-def _unapply(situation: Situation) -> str:
-    box = situation.box
-    if box is None or situation.busy:
-        return _needs_box(situation)
-    if box.state == "proposed":
-        return "the box is frozen as a proposal; reopen it first"
-    return "" if box.state in ("applied", "idle") else f"the box is {box.state}: nothing of it was applied"
-
-
-def _rebase(situation: Situation) -> str:
-    box = situation.box
-    if box is None or situation.busy:
-        return _needs_box(situation)
-    if not box.base_ref:
-        return "the box has no branch that it could be brought onto"
-    if box.state in ("idle", "proposed"):
-        return "" if box.drift != 0 else "its branch has not moved on"
-    if box.processes:
-        return "processes still run; stop the box before its files are changed"
-    return f"the box is {box.state}"
-
-
 def _abort(situation: Situation) -> str:
     box = situation.box
     if box is None or situation.busy:
@@ -144,7 +123,13 @@ ACTIONS: tuple[Action, ...] = (
         ("anywhere",),
         footer=False,
     ),
-    Action("back", "escape,backspace", "back", "Return to the screen before", ("box", "gate", "denial")),
+    Action(
+        "back",
+        "escape,backspace",
+        "back",
+        "Return to the screen before",
+        ("box", "gate", "denial", "compare"),
+    ),
     # Denials
     Action(
         "allow",
@@ -179,7 +164,7 @@ ACTIONS: tuple[Action, ...] = (
         "E",
         "review",
         "Freeze the box's result and read it beside its evidence",
-        ("fleet", "box"),
+        ("fleet", "box", "compare"),
         reason=_review,
     ),
     Action(
@@ -314,6 +299,7 @@ ACTIONS: tuple[Action, ...] = (
     # Timeline
     Action("execs", "e", "executions", "Show or hide each execution and exit", ("timeline",), own=True),
     *GATE,
+    *COMPARE,
     # Diff and lists
     Action(
         "detail",

@@ -186,7 +186,7 @@ GATE: tuple[Action, ...] = (
         ("gate",),
         reason=_try,
     ),
-    Action("sides", "d", "sides", "Switch between unified and side by side", ("gate", "box")),
+    Action("sides", "d", "sides", "Switch between unified and side by side", ("gate", "box", "compare")),
     Action(
         "export", "E", "export", "Write patch, report and receipt into a folder", ("gate",), reason=_export
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from backends.snapshots import BoxRow
@@ -55,12 +55,18 @@ class BoxTable(RowView[BoxRow]):
         self.why_empty = "no boxes"
         self._several = False
         self._fresh: Mapping[str, int] = {}
+        self._marked: frozenset[str] = frozenset()
 
     def set_boxes(
-        self, rows: tuple[BoxRow, ...] | list[BoxRow], fresh: Mapping[str, int] | None = None
+        self,
+        rows: tuple[BoxRow, ...] | list[BoxRow],
+        fresh: Mapping[str, int] | None = None,
+        marked: Iterable[str] = (),
     ) -> None:
-        """``fresh`` counts by box what was refused since the person looked at it last."""
+        """``fresh`` counts by box what was refused since the person looked at it last; ``marked`` are keys
+        of boxes that the person marked."""
         self._fresh = fresh or {}
+        self._marked = frozenset(marked)
         self._several = len({row.repository for row in rows}) > 1
         self.set_rows(rows)
 
@@ -92,6 +98,8 @@ class BoxTable(RowView[BoxRow]):
     def _cell(self, name: str, row: BoxRow) -> Line:
         now = time.time()
         live = row.live == "live"
+        if name == "mark" and row.key in self._marked:
+            return line((marks.MARKED, "accent strong"))
         if name == "mark":
             if row.needs:
                 return line(("!", "look strong"))

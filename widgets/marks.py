@@ -17,6 +17,9 @@ STATES: dict[str, tuple[str, str]] = {
 }
 """Mark and ink of each state of the lifecycle."""
 
+MARKED = "+"
+"""Before the name of a box that the person marked."""
+
 LIVE: dict[str, tuple[str, str, str]] = {
     "slow": ("~", "look", "keeper slow"),
     "lost": ("†", "look strong", "keeper lost"),

@@ -55,6 +55,7 @@ class BoxPane(Inked, can_focus=True):
         self.view: BoxView | None = None
         self.shows = view
         self.fresh = fresh  # refusals since the person looked at the box last
+        self.marked = False  # by the person, to be compared
         self.trouble = ""  # why the last question to this box failed
         self.patch: PatchIndex | None = None
         self._drawn: tuple[tuple[int, int], list[Line]] | None = None
@@ -87,6 +88,11 @@ class BoxPane(Inked, can_focus=True):
             self.redraw()
             self._entitle()
 
+    def set_marked(self, marked: bool) -> None:
+        if marked != self.marked:
+            self.marked = marked
+            self._entitle()
+
     def set_patch(self, patch: PatchIndex) -> None:
         self.patch = patch
         self.redraw()
@@ -116,7 +122,8 @@ class BoxPane(Inked, can_focus=True):
         state = marks.state(row)
         if self.trouble and row.live not in marks.LIVE:
             state = line(("~ keeper does not answer", "look"))
-        parts = line(*marks.name(row), "  ", *marks.tier(row), "  ", *state)
+        mark = line((f"{marks.MARKED} ", "accent strong")) if self.marked else ()
+        parts = line(*mark, *marks.name(row), "  ", *marks.tier(row), "  ", *state)
         if row.state in ("running", "created"):
             parts = line(*parts, (f" {units.span(now - row.created)}", "quiet"))
         if self.fresh:

@@ -44,6 +44,7 @@ class FleetScreen(BoxVerbs):
         self.pattern = ""
         self.shows = "tree"
         self.by_denials = False
+        self.marked: list[str] = []  # keys of boxes, in the order in which they were marked
         self._columns = 1
         self._read = False
 
@@ -127,7 +128,9 @@ class FleetScreen(BoxVerbs):
         if not rows:
             self._explain()
         fresh = self.fresh()
-        self.table.set_boxes(rows, fresh)
+        there_are = {row.key for row in self.rows}
+        self.marked = [key for key in self.marked if key in there_are]
+        self.table.set_boxes(rows, fresh, self.marked)
         grid = self.query_one("#panes", Grid)
         there = {pane.key: pane for pane in self.panes()}
         wanted = {row.key for row in rows}
@@ -146,6 +149,7 @@ class FleetScreen(BoxVerbs):
         keys = [places[pane.key] for pane in self.panes() if pane.key in places]
         if keys != sorted(keys):
             grid.sort_children(key=lambda pane: places.get(pane.key, 0) if isinstance(pane, BoxPane) else 0)
+        self._show_marks()
         self._arrange()
         self.show_header()
         self.show_footer()
@@ -208,7 +212,9 @@ class FleetScreen(BoxVerbs):
 
     def show_header(self) -> None:
         where = "every repository" if self.workbench.everywhere else self.workbench.place
-        parts = fleet_line(self.rows, where, self.pattern, len(self.fresh()), self.by_denials)
+        parts = fleet_line(
+            self.rows, where, self.pattern, len(self.fresh()), self.by_denials, len(self.marked)
+        )
         self.query_one(Header).show(parts, self.workbench.host_truth)
 
     # ------------------------------------------------------------ the person
@@ -224,7 +230,8 @@ class FleetScreen(BoxVerbs):
     def situation(self) -> Situation:
         row = self.subject()
         busy = self.workbench.busy.get(row.key, "") if row is not None else ""
-        return Situation(box=row, repository=self.workbench.repository is not None, busy=busy)
+        repository = self.workbench.repository is not None
+        return Situation(box=row, repository=repository, busy=busy, marked=len(self.marked))
 
     def on_descendant_focus(self) -> None:
         self.show_footer()
@@ -265,6 +272,28 @@ class FleetScreen(BoxVerbs):
     def do_order(self) -> None:
         self.by_denials = not self.by_denials
         self._fill()
+
+    def do_mark(self) -> None:
+        row = self.subject()
+        if row is None:
+            return
+        if row.key in self.marked:
+            self.marked.remove(row.key)
+        else:
+            self.marked.append(row.key)
+        self.table.set_boxes(self.shown_rows(), self.fresh(), self.marked)
+        self._show_marks()
+        self.show_header()
+        self.show_footer()
+
+    def _show_marks(self) -> None:
+        for pane in self.panes():
+            pane.set_marked(pane.key in self.marked)
+
+    def do_compare(self) -> None:
+        from app.screens.compare import CompareScreen
+
+        self.app.push_screen(CompareScreen(tuple(self.marked)))
 
     def do_view(self) -> None:
         self.shows = VIEWS[(VIEWS.index(self.shows) + 1) % len(VIEWS)]

@@ -49,7 +49,12 @@ def ordered(rows: tuple[BoxRow, ...], fresh: Mapping[str, int], by_denials: bool
 
 
 def fleet_line(
-    rows: tuple[BoxRow, ...], where: str, pattern: str, fresh: int = 0, by_denials: bool = False
+    rows: tuple[BoxRow, ...],
+    where: str,
+    pattern: str,
+    fresh: int = 0,
+    by_denials: bool = False,
+    marked: int = 0,
 ) -> Line:
     """Where one is, how many boxes there are, how many live, how many need a person, how many were refused
     something since the person looked at them."""
@@ -63,6 +68,8 @@ def fleet_line(
         parts.append(Run(f"  {fresh} with new denials", "denial"))
     if by_denials:
         parts.append(Run(" ▾" if fresh else "  denials ▾", "accent"))
+    if marked:
+        parts.append(Run(f"  {marked} marked", "accent strong"))
     if pattern:
         parts.append(Run(f"  /{visible(pattern)}", "accent"))
     return line(*parts)

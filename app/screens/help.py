@@ -15,7 +15,7 @@ from widgets.ink import Line, line
 from widgets.lines import Document
 from widgets.marks import STATES
 
-RELATED = {"box": ("tree", "terminal", "timeline", "diff"), "gate": ("diff",)}
+RELATED = {"box": ("tree", "terminal", "timeline", "diff"), "gate": ("diff",), "compare": ("diff",)}
 """Contexts whose widgets a screen holds."""
 
 

@@ -13,6 +13,7 @@ from app.actions import ACTIONS, BY_ID, bindings, disabled_reason, of_context, s
 from app.keys_manual import markdown
 from app.screens.base import WorkbenchScreen
 from app.screens.box import BoxScreen
+from app.screens.compare import CompareScreen
 from app.screens.fleet import FleetScreen
 from app.screens.help import RELATED, help_paragraphs
 from app.screens.review import ReviewScreen
@@ -25,7 +26,7 @@ from widgets.lines import RowView
 from widgets.process_tree import ProcessTree
 from widgets.timeline import Timeline
 
-SCREENS: tuple[type[WorkbenchScreen], ...] = (FleetScreen, BoxScreen, ReviewScreen)
+SCREENS: tuple[type[WorkbenchScreen], ...] = (FleetScreen, BoxScreen, ReviewScreen, CompareScreen)
 
 
 def test_ids_are_unique_and_contexts_known() -> None:

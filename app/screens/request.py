@@ -33,14 +33,18 @@ def request_paragraphs(review: ReviewView, progress: ReviewProgress) -> list[Lin
     """What goes into the box, and what becomes of it."""
     rejected = sum(1 for one in progress.files if one.rejected)
     stale = len(progress.stale)
-    rows: list[Line | tuple[Line, int]] = [
-        line(
-            (_many(len(progress.comments), "comment"), "strong"),
-            (" and the rejected parts of ", "quiet"),
-            (_many(rejected, "file"), "strong"),
-            (" are written where the agent reads them, with this summary:", "quiet"),
+    rows: list[Line | tuple[Line, int]] = []
+    if progress.comments or rejected:
+        rows.append(
+            line(
+                (_many(len(progress.comments), "comment"), "strong"),
+                (" and the rejected parts of ", "quiet"),
+                (_many(rejected, "file"), "strong"),
+                (" are written where the agent reads them, with this summary:", "quiet"),
+            )
         )
-    ]
+    else:
+        rows.append(line(("This summary is written where the agent reads it:", "quiet")))
     if stale:
         said = "1 comment is" if stale == 1 else f"{stale} comments are"
         rows.append(line((f"! {said} about a file that changed since; delete what is settled: L", "look")))
@@ -80,7 +84,7 @@ class RequestScreen(ModalScreen[RequestWish | None]):
             with Horizontal(classes="buttons"):
                 yield Choice("No", id="no")
                 yield Choice("Request", id="ask")
-                yield Choice("Request, then open a terminal for the agent", id="terminal")
+                yield Choice("Request, then a terminal", id="terminal")
 
     def on_mount(self) -> None:
         document = self.query_one("#what", Document)

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,6 +26,7 @@ from backends.boxes.layout import BoxPaths
 from backends.keeper import address, holes, peer, protocol, surroundings
 from backends.keeper.log import Log
 from backends.keeper.main import raise_limits
+from backends.keeper.spare import HIGH, Spare
 from backends.kernel import inotify, seccomp, title
 from backends.kernel.seccomp import FilterSpec
 from backends.kernel.syscalls import close_from
@@ -33,11 +35,11 @@ from backends.trees.intact import Intact
 
 IDLE = 600.0  # seconds without a request
 QUIET = 1.0  # seconds after the last request in which no layer is compared
+PAUSE = 0.2  # seconds after the last request in which no spare is forked: a box is being started
 REQUEST_LIMIT = 65536  # bytes
 REQUEST_PATIENCE = 5.0  # seconds that a client gets to send its request, which it has ready
 SETTLED = 1.0  # seconds that a file of this program must have been as it is when we begin to load it
 FDS = 2  # with a request: the box's log, and where the keeper says that it is ready
-HIGH = 256  # descriptors of a keeper's begun launch stay from here on while all others are closed
 READY = 3  # the descriptor of a keeper's first word
 
 
@@ -85,6 +87,8 @@ class _Zygote:
         self._surroundings = surroundings.of()
         self._loaded: tuple[tuple[str, int, int, int], ...] = ()
         self._layers = Intact()
+        self._spare: Spare | None = None
+        self._served = False
         listener.setblocking(False)
         listener.listen(address.BACKLOG)  # again, so that who connects is told our pid (unix(7), SO_PEERCRED)
         # Children are nobody's to wait for; they wait for theirs.
@@ -105,7 +109,10 @@ class _Zygote:
         poller.register(watch, select.POLLIN)
         going = True
         while going:
-            ready = [fd for fd, _ in poller.poll((QUIET if self._layers.due else IDLE) * 1000)]
+            ready = [fd for fd, _ in poller.poll(self._patience() * 1000)]
+            if not ready and self._served and self._spare is None:
+                self._spare = Spare(FDS, _become)
+                continue
             if not ready and self._layers.due:
                 compared = self._layers.begin()
                 if compared is not None:
@@ -126,6 +133,12 @@ class _Zygote:
             os.unlink(self._name)
         self._accept()  # whoever came while the name still led to us
         os._exit(0)
+
+    def _patience(self) -> float:
+        """Seconds without a request after which there is something to do: the spare first."""
+        if self._served and self._spare is None:
+            return PAUSE
+        return QUIET if self._layers.due else IDLE
 
     def _named(self) -> bool:
         """Whether the socket's name still leads to the socket that we listen on."""
@@ -175,21 +188,30 @@ class _Zygote:
             os.environ.update((str(name), str(value)) for name, value in environment.items())
             intact = self._layers.among(BoxPaths(Path(root)))
             trace.begin(os.environ.get(trace.VARIABLE, ""))
-            if os.fork() == 0:
+            spare, self._spare, self._served = self._spare, None, True
+            if spare is not None and spare.take(root, os.environ, intact, fds):
+                pass  # it goes on where it stands
+            elif os.fork() == 0:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 begun = Builder()  # before all else: see there
                 self._listener.detach()  # closed with all else that is not the keeper's
                 client.detach()
-                _become(root, intact, fds, begun)
+                _become(root, os.environ, intact, fds, begun)
             client.sendall(protocol.encode({"ok": True}))
         finally:
             protocol.close_all(fds)
         return True
 
 
-def _become(root: str, intact: frozenset[str], fds: list[int], begun: Builder) -> NoReturn:
+def _become(
+    root: str, environment: Mapping[str, str], intact: frozenset[str], fds: list[int], begun: Builder
+) -> NoReturn:
     """Be the keeper of ``root`` from here on, as one that was started by itself."""
     try:
+        if environment is not os.environ:  # a spare's may be that of an earlier request
+            os.environ.clear()
+            os.environ.update(environment)
+            trace.begin(os.environ.get(trace.VARIABLE, ""))
         from backends.keeper.main import serve, shown
 
         log, ready = fds

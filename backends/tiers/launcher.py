@@ -129,7 +129,8 @@ class Builder:
         try:
             if not self._opened:
                 shared = build.root.shared
-                self.open(Opening(build.uid, build.gid, build.root.tree, shared, build.own_network))
+                own, tree = build.own_network, build.root.tree
+                self.open(Opening(build.uid, build.gid, tree, shared, own, order.variables()))
             self._write(order.encode(told))
         finally:
             os.close(self._plan)
@@ -148,7 +149,8 @@ class Builder:
         """
         held = (self.control.detach(), self.death, self._plan)
         for target, fd in enumerate(held, first):
-            os.dup2(fd, target, inheritable=False)
+            if target != fd:
+                os.dup2(fd, target, inheritable=False)
         self.control, self.death, self._plan = socket.socket(fileno=first), first + 1, first + 2
         return first + len(held)
 
@@ -311,6 +313,7 @@ def _builder(plan: int, control: socket.socket, death: int) -> NoReturn:
         opening = order.read_opening(plan)
         if opening is None:
             os._exit(0)
+        order.take_over(opening.environment)
         trace.point("builder: opened")
         privileged = os.geteuid() == 0
         uid, gid = os.geteuid(), os.getegid()

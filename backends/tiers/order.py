@@ -11,8 +11,10 @@ import os
 import pickle
 from typing import Any
 
+from backends import trace
 from backends.keeper.init import Settings
 from backends.keeper.init_proofs import Promises
+from backends.kernel import landlock
 from backends.kernel.rlimits import Limits
 from backends.record import NamedTuple
 from backends.tiers.netns import NetworkPlan
@@ -29,6 +31,25 @@ class Opening(NamedTuple):
     tree: str
     shared: tuple[str, ...]  # folders of the host that lie under the box's own
     own_network: bool
+    environment: tuple[tuple[str, str], ...] = ()  # see variables
+
+
+def variables() -> tuple[tuple[str, str], ...]:
+    """What of our environment a launch's first process goes by: it may be older than that."""
+    return tuple(
+        (name, os.environ[name]) for name in (landlock.ABI_VARIABLE, trace.VARIABLE) if name in os.environ
+    )
+
+
+def take_over(environment: tuple[tuple[str, str], ...]) -> None:
+    """Go by ``environment``, and by nothing of the kind that was there before."""
+    given = dict(environment)
+    for name in (landlock.ABI_VARIABLE, trace.VARIABLE):
+        if name in given:
+            os.environ[name] = given[name]
+        elif name in os.environ:
+            del os.environ[name]
+    trace.begin(given.get(trace.VARIABLE, ""))
 
 
 class Order(NamedTuple):

@@ -15,7 +15,7 @@ from backends.policy.model import Policy
 from backends.record import NamedTuple
 from backends.tiers import etc, grants, launcher, received, root
 from backends.tiers.limits import Held
-from backends.tiers.order import Opening
+from backends.tiers.order import Opening, variables
 from backends.tiers.protocol import LaunchSpec
 from backends.tiers.remedies import remedy
 from backends.trees import borrowing, inert
@@ -50,7 +50,8 @@ def opening(spec: LaunchSpec, layered: dict[str, Any]) -> Opening:
     if "repo_lower" in layered:
         shared = (*shared, layered["repo_lower"])
     own_network = spec.policy.net.mode != "host"
-    return Opening(spec.payload_uid, spec.payload_gid, str(spec.paths.tree), shared, own_network)
+    tree = str(spec.paths.tree)
+    return Opening(spec.payload_uid, spec.payload_gid, tree, shared, own_network, variables())
 
 
 def prepare(

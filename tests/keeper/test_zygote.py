@@ -73,14 +73,19 @@ def test_two_installations_have_zygotes_of_their_own(
 
 
 @pytest.mark.boundary
+@pytest.mark.parametrize("spare", [True, False], ids=["a spare", "no spare"])
 def test_a_forked_keeper_is_as_one_that_started_by_itself(
-    home: Home, zygote: int, monkeypatch: pytest.MonkeyPatch
+    home: Home, zygote: int, monkeypatch: pytest.MonkeyPatch, *, spare: bool
 ) -> None:
     one, other = zygotes.fresh(1), zygotes.fresh(2)
+    waiting = zygotes.spare(zygote)
+    if not spare:
+        os.kill(waiting, signal.SIGKILL)
+        wait_until(lambda: gone(waiting), "there is no spare")
     with boxes.started(one) as keeper:
         keeper.call("hello")
         pid = zygotes.keeper_of(one)
-        assert zygotes.parent(pid) == zygote
+        assert zygotes.parent(pid) == zygote and (pid == waiting) is spare
         from_zygote = zygotes.portrait(pid, "box1")
         spaces = zygotes.namespaces(pid)
         init_from_zygote = zygotes.portrait(zygotes.init_of(one), "box1") if os.geteuid() == 0 else {}

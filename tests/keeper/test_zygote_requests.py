@@ -92,6 +92,7 @@ MALFORMED: dict[str, tuple[bytes, int]] = {
 
 @pytest.mark.parametrize("name", MALFORMED)
 def test_what_is_no_request_neither_ends_nor_holds_it(box: BoxPaths, zygote: int, name: str) -> None:
+    zygotes.spare(zygote)
     held = len(os.listdir(f"/proc/{zygote}/fd"))
     assert ask(*MALFORMED[name], finish=False) == b""
     assert forked(box, zygote)
@@ -111,16 +112,17 @@ def test_a_client_that_says_nothing_delays_the_others_and_no_more(box: BoxPaths,
 
 
 def test_two_hundred_requests_leave_no_descriptor_and_no_child(box: BoxPaths, zygote: int) -> None:
+    zygotes.spare(zygote)
     held = len(os.listdir(f"/proc/{zygote}/fd"))
     kinds = list(MALFORMED.values())
     for number in range(180):
         ask(*kinds[number % len(kinds)], finish=False)
     for _ in range(20):
         assert ask(PROPER, 2, finish=False) == b'{"ok":true}\n'
-    wait_until(lambda: zygotes.children(zygote) == [], "no keeper and no zombie is left")
+    wait_until(lambda: zygotes.keepers(zygote) == [], "no keeper and no zombie is left")
     wait_until(lambda: len(os.listdir(f"/proc/{zygote}/fd")) <= held, "no descriptor stays")
     assert forked(box, zygote)
-    wait_until(lambda: zygotes.children(zygote) == [], "an ended keeper is nobody's zombie")
+    wait_until(lambda: zygotes.keepers(zygote) == [], "an ended keeper is nobody's zombie")
 
 
 def test_a_starter_keeps_no_zombie(box: BoxPaths, zygote: int) -> None:

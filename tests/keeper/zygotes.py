@@ -73,6 +73,28 @@ def children(pid: int) -> list[int]:
     return found
 
 
+def spare(pid: int) -> int:
+    """The keeper that the zygote ``pid`` has forked for the next request, once it is there."""
+    wait_until(lambda: len(_spares(pid)) == 1, "a spare is forked")
+    return _spares(pid)[0]
+
+
+def keepers(pid: int) -> list[int]:
+    """Children of a zygote but its spare, zombies too."""
+    return [child for child in children(pid) if child not in _spares(pid)]
+
+
+def _spares(pid: int) -> list[int]:
+    found = []
+    for child in children(pid):
+        try:
+            if Path(f"/proc/{child}/comm").read_text() == "cloche-spare\n":
+                found.append(child)
+        except OSError:
+            continue  # gone meanwhile
+    return found
+
+
 def keeper_of(paths: BoxPaths) -> int:
     live = liveness.read(paths)
     assert live.kind == "live" and live.keeper is not None

@@ -6,23 +6,20 @@ since, the engine refuses, and the dialog shows what moved and what would be don
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
-from app.engine import EngineLike
 from app.screens import apply_text as text
-from app.screens.apply_parts import Message, Mode, Warnings
+from app.screens.apply_calls import ApplyCalls, ApplyEnd, Wish, acknowledge
+from app.screens.apply_parts import WAYS, Message, Mode, Warnings
 from app.screens.dialogs import Choice
-from app.workers.calls import call
 from backends.errors import ClocheError, Conflict
 from backends.snapshots import ApplyOutcome, ApplyPlan, CheckRow, ReviewView
 from backends.snapshots_moved import RebaseOutcome
@@ -33,9 +30,8 @@ from widgets.lines import Document, RowView
 from widgets.visible import rich_text, visible
 
 if TYPE_CHECKING:
-    from app.workbench import Workbench
+    pass
 
-Value = TypeVar("Value")
 AFTER = 0.3
 """Seconds after the last key in a text until the commit is planned anew."""
 
@@ -43,34 +39,7 @@ _UNREVIEWED = ("other-snapshot", "no-proposal", "wrong-state", "no-such-box", "r
 """Codes of refusals after which the proposal has to be read again: this one is no longer there."""
 
 
-def acknowledge(engine: EngineLike, review: ReviewView, key: str, *, withdraw: bool = False) -> None:
-    """Takes one warning upon whoever runs the workbench, or lets it stand again; journalled at its return."""
-    from backends.verbs.passage import person
-
-    desk = engine.decisions(review.row.key, person(), view=review)
-    try:
-        desk.acknowledge([key], withdraw=withdraw)
-    finally:
-        desk.close()
-
-
-class Wish(NamedTuple):
-    """How the person wants it, as ``Engine.plan_apply`` and ``Engine.apply`` take it."""
-
-    squash: bool = False
-    onto: str = ""
-    message: str = ""
-
-
-class ApplyEnd(NamedTuple):
-    """What the dialog came to, where it was not left: one of the three."""
-
-    outcome: ApplyOutcome | None = None
-    rebased: RebaseOutcome | None = None
-    again: bool = False  # the proposal is another one: it has to be read again
-
-
-class ApplyScreen(ModalScreen[ApplyEnd | None]):
+class ApplyScreen(ApplyCalls):
     """Dismissed with ``None`` when nothing was done. While a warning concerns what would be applied, each has
     to be acknowledged and the box's name typed before "Apply" is armed."""
 
@@ -83,23 +52,16 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
     ]
 
     def __init__(self, review: ReviewView) -> None:
-        super().__init__()
-        self.review = review
+        super().__init__(review)
         self.plan: ApplyPlan | None = None
         self._planned: Wish | None = None  # what ``plan`` or ``_trouble`` answers
         self._seen: ApplyPlan | None = None  # the plan that was refused because something moved
         self._trouble: Exception | None = None
-        self._squash = False
+        self._way = ""  # squash, keep; "" for what Git would do
         self._default = ""  # the message that the engine makes of itself, without trailers
         self._acknowledged: set[str] = set()
         self._here: dict[str, bool] = {}  # what was acknowledged in this dialog, or withdrawn
-        self._busy = ""  # what is under way
-        self._acting = False  # and it changes something
         self._wait: Timer | None = None
-
-    @property
-    def workbench(self) -> Workbench:
-        return self.app  # type: ignore[return-value]
 
     # ------------------------------------------------------------ parts
 
@@ -113,8 +75,8 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
                 yield Document(id="what")
                 with Horizontal(id="modes", classes="field"):
                     yield InkLine(line("commit as"))
-                    yield Mode("merge", id="merge")
-                    yield Mode("squash", id="squash")
+                    for way in WAYS:
+                        yield Mode(way, id=f"way-{way}")
                 with Horizontal(classes="field"):
                     yield InkLine(line("onto"))
                     recorded = visible(text.short(self.review.branch)) or "no branch"
@@ -156,7 +118,9 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
             onto = ""
         message = self.query_one(Message).text
         own = message if message.rstrip() != self._default.rstrip() else ""
-        return Wish(self._squash and not onto, onto, own)
+        keep = self._way == "keep"
+        alone = keep and self.plan is not None and not self.plan.trailers
+        return Wish(self._way == "squash" and not onto, onto, "" if alone else own, keep)
 
     @property
     def _blank(self) -> bool:
@@ -179,7 +143,7 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
         wish = self.wish()
         if self._busy or self._blank or wish == self._planned:
             return
-        self._work(
+        self.work(
             "the commit is being planned",
             partial(
                 self.workbench.engine.plan_apply,
@@ -194,10 +158,10 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
 
     def _plan_made(self, wish: Wish, plan: ApplyPlan) -> None:
         self.plan, self._planned, self._trouble = plan, wish, None
-        if not wish.message:
+        if not wish.message and plan.trailers:
             self._set_default(text.body_of(plan))
-        if self._squash and "squash" not in text.possible(plan):
-            self._squash = False
+        if self._way and self._way not in text.possible(self.review, plan):
+            self._way = ""
         standing = {check.key for check in plan.standing}
         self._acknowledged = {
             check.key
@@ -234,10 +198,15 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
             self._fill("#what", [line(("the commit is being planned…", "quiet"))])
         else:
             self._fill("#what", [])
-        ways = text.possible(plan) if plan is not None else ()
+        ways = text.possible(self.review, plan) if plan is not None else ()
         self.query_one("#modes").display = len(ways) > 1
-        for name in ("merge", "squash"):
-            self.query_one(f"#{name}", Mode).choose((name == "squash") == self._squash)
+        chosen = self._way or (ways[0] if ways else "")
+        for way in WAYS:
+            mode = self.query_one(f"#way-{way}", Mode)
+            mode.display = way in ways
+            mode.choose(way == chosen)
+        for name in ("#message-title", "#message"):
+            self.query_one(name).display = plan is None or bool(plan.trailers)
         self._show_warnings()
         stuck = isinstance(self._trouble, Conflict)
         self.query_one("#rebase").display = stuck
@@ -299,6 +268,12 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
         self.query_one("#missing", InkLine).show(line((missing, "look")) if missing else ready)
         self.query_one("#apply", Choice).arm(not missing)
 
+    def under_way(self) -> None:
+        self._show_state()
+
+    def idle(self) -> None:
+        self._plan_now()
+
     # ------------------------------------------------------------ the person
 
     def action_no(self) -> None:
@@ -342,7 +317,7 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
                 rows.action_move(1)
             self._show()
 
-        self._work(
+        self.work(
             "the acknowledgement is being kept",
             partial(acknowledge, self.workbench.engine, self.review, check.key, withdraw=done),
             kept,
@@ -355,8 +330,8 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
             self.action_no()
         elif self._acting:
             return
-        elif chosen in ("merge", "squash"):
-            self._squash = chosen == "squash"
+        elif isinstance(event.choice, Mode):
+            self._way = event.choice.way if event.choice.way in ("squash", "keep") else ""
             self._show()
             self._plan_soon(0)
         elif chosen == "again":
@@ -391,7 +366,7 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
         if plan is None or self._missing():
             return
         self._seen = None
-        self._work(
+        self.work(
             "the result is being applied",
             partial(
                 self.workbench.engine.apply,
@@ -401,9 +376,12 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
                 expect=self.review.snapshot.id,
                 **wish._asdict(),
             ),
-            lambda outcome: self.dismiss(ApplyEnd(outcome)),
+            self._applied,
             partial(self._not_applied, plan),
         )
+
+    def _applied(self, outcome: ApplyOutcome) -> None:
+        self.dismiss(ApplyEnd(outcome))
 
     def _not_applied(self, seen: ApplyPlan, error: Exception) -> None:
         self.query_one("#no", Choice).focus()
@@ -417,49 +395,16 @@ class ApplyScreen(ModalScreen[ApplyEnd | None]):
             self._show()
 
     def _rebase(self) -> None:
-        self._work(
+        self.work(
             "the box is being brought onto the branch",
             partial(self.workbench.engine.rebase, self.review.row.key),
-            lambda outcome: self.dismiss(ApplyEnd(rebased=outcome)),
+            self._rebased,
             self._rebase_failed,
         )
+
+    def _rebased(self, outcome: RebaseOutcome) -> None:
+        self.dismiss(ApplyEnd(rebased=outcome))
 
     def _rebase_failed(self, error: Exception) -> None:
         self._trouble = error
         self._show()
-
-    def _work(
-        self,
-        doing: str,
-        work: Callable[[], Value],
-        then: Callable[[Value], None],
-        failed: Callable[[Exception], None],
-        *,
-        acting: bool = True,
-    ) -> None:
-        """One call of the engine beside the loop; no other is made until it ended."""
-        key = self.review.row.key
-        self._busy, self._acting = doing, acting
-        if acting:
-            self.workbench.busy[key] = doing
-        self._show_state()
-
-        def ended() -> None:
-            self._busy, self._acting = "", False
-            if acting:
-                self.workbench.busy.pop(key, None)
-                self.workbench.publisher.refresh(key)
-
-        async def run() -> None:
-            try:
-                value = await call(work, doing, whole=acting)
-            except Exception as error:  # noqa: BLE001 (shown to the person, in one form)
-                ended()
-                failed(error)
-            else:
-                ended()
-                then(value)
-            if self.is_current:
-                self._plan_now()
-
-        self.run_worker(run(), exit_on_error=False, group="apply")

@@ -16,17 +16,20 @@ from widgets.ink import Line, crop_line, line
 from widgets.lines import RowView
 from widgets.visible import runs
 
+WAYS = {"one": "one commit", "merge": "merge", "squash": "squash", "keep": "keep the box's commits"}
+"""The ways to commit, in the words of the dialog."""
+
 
 class Mode(Choice):
     """One of several ways, of which exactly one is chosen."""
 
-    def __init__(self, text: str, *, id: str) -> None:
-        super().__init__(f"○ {text}", id=id)
-        self._name = text
+    def __init__(self, way: str, *, id: str) -> None:
+        super().__init__(f"○ {WAYS[way]}", id=id)
+        self.way = way
 
     def choose(self, chosen: bool) -> None:
         """Draws it as the one that counts, or not."""
-        self.text = f"{'●' if chosen else '○'} {self._name}"
+        self.text = f"{'●' if chosen else '○'} {WAYS[self.way]}"
         self.refresh()
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from backends.errors import ClocheError, Conflict
 from backends.evidence.visible import visible_lines
-from backends.snapshots import ApplyPlan, CheckRow, ReviewView
+from backends.snapshots import CLAIMED, ApplyPlan, CheckRow, ReviewView
 from widgets.ink import Line, line
 from widgets.visible import runs, visible
 
 Paragraph = Line | tuple[Line, int]
 CONFLICTS = 200  # files in conflict that are listed; the rest is counted
+COMMITS = 20  # of the box that are named; the rest is counted
 WIDE = 10  # columns of the words at the left
 
 MODES = {"fast-forward": "fast-forward", "merge": "merge commit", "squash": "one commit (squash)"}
@@ -19,7 +20,7 @@ _MOVED = (
     ("branch", "branch"), ("old", "branch's tip"), ("base", "base"), ("snapshot", "snapshot"),
     ("tree", "content"), ("parents", "parents"), ("author", "author"), ("message", "message"),
     ("accepted", "accepted"),
-    ("left", "left in the box"), ("checks", "what the gate found"),
+    ("left", "left in the box"), ("commits", "kept commits"), ("checks", "what the gate found"),
 )  # fmt: skip
 
 
@@ -33,11 +34,15 @@ def short(branch: str) -> str:
     return branch.removeprefix("refs/heads/")
 
 
-def possible(plan: ApplyPlan) -> tuple[str, ...]:
-    """The ways in which the commit can be made, the one that Git would take first."""
-    if plan.new_branch or plan.old == plan.base:
-        return ("fast-forward",)
-    return ("merge",) if plan.partial else ("merge", "squash")
+def possible(review: ReviewView, plan: ApplyPlan) -> tuple[str, ...]:
+    """The ways in which it can be committed (:data:`app.screens.apply_parts.WAYS`), Git's own first."""
+    moved = not plan.new_branch and plan.old != plan.base
+    ways: tuple[str, ...] = ("merge",) if moved else ("one",)
+    if moved and not plan.partial:
+        ways += ("squash",)
+    if review.commits is not None and review.commits.keepable and not plan.partial:
+        ways += ("keep",)
+    return ways
 
 
 def body_of(plan: ApplyPlan) -> str:
@@ -63,11 +68,13 @@ def plan_paragraphs(review: ReviewView, plan: ApplyPlan) -> list[Paragraph]:
     if plan.old and plan.old != plan.base:
         moved = line(("moved on since the base ", "look"), (plan.base[:12], "accent"))
         rows.append(said("", moved))
+    claim = f"  {CLAIMED}" if plan.commits and not plan.trailers else ""
     rows += [
         said("commit", (MODES.get(plan.mode, plan.mode), "strong")),
         *(said("parent", (parent, "accent")) for parent in plan.parents),
         said("tree", (plan.tree, "accent"), (" a part of the snapshot" if plan.partial else "", "look")),
-        said("author", runs(plan.author)),
+        said("author", runs(plan.author), (claim, "look")),
+        *_kept(review, plan),
     ]
     if plan.partial:
         rows += [
@@ -93,6 +100,20 @@ def plan_paragraphs(review: ReviewView, plan: ApplyPlan) -> list[Paragraph]:
     return rows
 
 
+def _kept(review: ReviewView, plan: ApplyPlan) -> list[Paragraph]:
+    """The commits of the box that are kept, and why they cannot be where there are some."""
+    rows = [
+        said("keeps" if at == 0 else "", (one.id[:12], "accent"), "  ", *runs(one.subject))
+        for at, one in enumerate(plan.commits[:COMMITS])
+    ]
+    if len(plan.commits) > COMMITS:
+        rows.append(said("", (f"and {len(plan.commits) - COMMITS} more", "quiet")))
+    found = review.commits
+    if found is not None and found.rows and not found.keepable:
+        rows.append(said("", ("the box's own commits cannot be kept: ", "quiet"), *runs(found.why, "quiet")))
+    return rows
+
+
 def trailer_paragraphs(plan: ApplyPlan) -> list[Paragraph]:
     """The lines that the gate adds to any message."""
     return [(line(("+ ", "quiet"), *runs(trailer, "quiet")), 4) for trailer in plan.trailers]
@@ -105,7 +126,7 @@ def moved_paragraphs(seen: ApplyPlan, now: ApplyPlan) -> list[Paragraph]:
         before, after = getattr(seen, field), getattr(now, field)
         if before == after:
             continue
-        if field in ("checks", "message"):
+        if field in ("checks", "message", "commits"):
             rows.append((line((f"{word} changed", "look")), 4))
             continue
         was, is_now = (_value(field, value) for value in (before, after))

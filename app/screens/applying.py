@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from functools import partial
 
-from app.screens.apply import ApplyEnd, ApplyScreen
+from app.screens.apply import ApplyScreen
+from app.screens.apply_calls import ApplyEnd
 from app.screens.apply_text import Paragraph, said, short
 from app.screens.base import WorkbenchScreen
 from app.screens.dialogs import ConfirmScreen

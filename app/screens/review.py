@@ -11,7 +11,7 @@ from textual.containers import Horizontal, Vertical
 
 from app.action import Situation
 from app.actions import bindings
-from app.screens.apply import ApplyEnd
+from app.screens.apply_calls import ApplyEnd
 from app.screens.outcome import ExportScreen, ExportWish
 from app.screens.trying import BUSY, Trying
 from backends.snapshots import BoxRow, ExportOutcome, ReviewView, UnapplyOutcome

@@ -133,7 +133,8 @@ def test_conflicts_are_named_file_by_file_and_left_to_be_solved_in_the_box(
     assert run(engine, "test \"$(tr -d '\\0' < data)\" = box") == 0
     records = [one.data for one in engine.journal("b") if one.kind == "rebase"]
     assert [(one["new"], one["who"], one["scripted"]) for one in records] == [(tip, "t", True)]
-    assert ["lines", "contents"] in records[0]["conflicts"]
+    told = records[0]["conflicts"]
+    assert isinstance(told, list) and ["lines", "contents"] in told
 
 
 def test_an_ignored_file_in_the_way_stays_and_nothing_is_changed(engine: Engine, repo: Path) -> None:

@@ -428,8 +428,9 @@ class FrozenEngine(FrozenActs, FrozenAnswers, FrozenCompare):
         ran = (session(1, "claude --resume", 0, 700), session(2, "npm test", 0))
         row = self._row(ref)
         return ReviewView(
-            row, SNAPSHOT, "41aa" * 16, self.diff, self.checks, DENIED, ran, "refs/heads/main", SNAPSHOT.base
-        )
+            row, SNAPSHOT, "41aa" * 16, self.diff, self.checks, DENIED, ran, "refs/heads/main", SNAPSHOT.base,
+            commits=self.commits,
+        )  # fmt: skip
 
     def decisions(self, ref: str, who: str, **rest: Any) -> FrozenDesk:
         self.wait("decisions", ref)

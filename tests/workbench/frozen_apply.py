@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from backends.snapshots import ApplyOutcome, ApplyPlan, CheckRow, UnapplyOutcome
+from backends.snapshots import ApplyOutcome, ApplyPlan, BoxCommits, CheckRow, UnapplyOutcome
 from backends.snapshots_moved import RebaseOutcome, UnapplyPlan
 
 BASE = "3f2a9c1d" + "0" * 32
@@ -41,6 +41,7 @@ class FrozenActs:
         self.undo: UnapplyPlan = UNDO
         self.errors: dict[str, list[Exception]] = {}  # of a verb, in order: raised once each
         self.acknowledged: list[str] = []
+        self.commits: BoxCommits | None = None
 
     def _fail(self, verb: str) -> None:
         if self.errors.get(verb):
@@ -55,7 +56,7 @@ class FrozenActs:
         if how.get("message"):
             plan = plan._replace(message=how["message"].rstrip() + "\n\n" + "\n".join(plan.trailers) + "\n")
         if how.get("onto"):
-            new = {
+            new: dict[str, Any] = {
                 "branch": f"refs/heads/{how['onto']}",
                 "new_branch": True,
                 "old": "",
@@ -64,6 +65,11 @@ class FrozenActs:
             plan = plan._replace(**new, parents=(plan.base,))
         elif how.get("squash"):
             plan = plan._replace(mode="squash", parents=plan.parents[:1])
+        if how.get("keep_commits") and self.commits is not None:
+            top = self.commits.rows[-1]
+            plan = plan._replace(
+                commits=self.commits.rows, trailers=(), message=top.message, author=top.author
+            )
         return plan._replace(standing=standing)
 
     def apply(self, ref: str, **how: Any) -> ApplyOutcome:

@@ -11,7 +11,7 @@ from app.screens.dialogs import Choice, ConfirmScreen
 from app.screens.fleet import FleetScreen
 from app.screens.review import ReviewScreen
 from backends.errors import Busy, Conflict, Refused
-from backends.snapshots import ApplyPlan
+from backends.snapshots import ApplyPlan, BoxCommit, BoxCommits
 from tests.workbench import frozen
 from tests.workbench.frozen_apply import PLAN, UNDO
 from tests.workbench.stage import Play, play
@@ -133,7 +133,7 @@ async def test_only_the_ways_that_are_possible_can_be_chosen_and_the_commit_foll
     async with play(engine) as stage:
         dialog = await to_dialog(stage)
         await stage.shows("merge commit", "moved on since the base", "● merge", "○ squash")
-        await give(stage, dialog, "#squash")
+        await give(stage, dialog, "#way-squash")
         await stage.shows("one commit (squash)", "● squash")
         await stage.until(lambda: not dialog._busy)
         assert engine.plans[-1]["squash"] is True
@@ -145,6 +145,32 @@ async def test_only_the_ways_that_are_possible_can_be_chosen_and_the_commit_foll
         async with play(engine) as stage:
             dialog = await to_dialog(stage)
             assert not dialog.query_one("#modes").display
+
+
+async def test_the_boxs_own_commits_can_be_kept_where_they_are_sound() -> None:
+    mine = BoxCommit("c" * 40, "9c1d" * 10, (PLAN.base,), "do \x1b[31mit", "do it", "Agent", "a@b", 0, "Agent",
+        "a@b", 0, "")  # fmt: skip
+    for keepable in (True, False):
+        engine = without_warnings()
+        engine.commits = BoxCommits(mine.id, (mine,), keepable, "" if keepable else "they lie")
+        async with play(engine) as stage:
+            dialog = await to_dialog(stage)
+            if not keepable:
+                await stage.shows("the box's own commits cannot be kept: they lie")
+                assert not dialog.query_one("#modes").display
+                continue
+            await stage.shows("● one commit", "○ keep the box's commits")
+            await give(stage, dialog, "#way-keep")
+            await stage.shows(
+                "● keep the box's commits", "cccccccccccc  do \\x1b[31mit", "claimed by the box"
+            )
+            await stage.until(lambda dialog=dialog: armed(dialog))  # type: ignore[misc]
+            assert not dialog.query_one("#message").display
+            await give(stage, dialog, "#apply")
+            await stage.until(lambda engine=engine: engine.asked)  # type: ignore[misc]
+            how = engine.asked[0][1][1]
+            assert (how["keep_commits"], how["squash"], how["message"]) == (True, False, "")
+            assert how["seen"].commits == (mine,)
 
 
 async def test_a_part_says_how_much_it_is_and_that_the_combination_was_not_run() -> None:

@@ -23,10 +23,11 @@ def _apply(situation: Situation) -> str:
         return situation.busy or "the review is not read yet"
     if review.row.state == "applied":
         return "this result was applied already"
-    if not review.branch:
-        return "the box has no branch to apply to; export works"
-    if not review.branch_tip:
-        return "the branch that the box came from is gone; export works"
+    if not review.row.repository:
+        return "the box has no repository to apply to; export works"
+    done = review.progress
+    if situation.undo or (done is not None and (done.accepted or done.rejected)):
+        return ""  # what is refused may be left out: what is accepted is judged when it is planned
     return _refused(review)
 
 

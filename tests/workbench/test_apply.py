@@ -148,8 +148,8 @@ async def test_only_the_ways_that_are_possible_can_be_chosen_and_the_commit_foll
 
 
 async def test_the_boxs_own_commits_can_be_kept_where_they_are_sound() -> None:
-    mine = BoxCommit("c" * 40, "9c1d" * 10, (PLAN.base,), "do \x1b[31mit", "do it", "Agent", "a@b", 0, "Agent",
-        "a@b", 0, "")  # fmt: skip
+    who = ("Agent", "a@b.invalid", 0.0)
+    mine = BoxCommit("c" * 40, "9c1d" * 10, (PLAN.base,), "do \x1b[31mit", "do it", *who, *who, "")
     for keepable in (True, False):
         engine = without_warnings()
         engine.commits = BoxCommits(mine.id, (mine,), keepable, "" if keepable else "they lie")

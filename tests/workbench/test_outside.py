@@ -55,8 +55,13 @@ class HostileEngine(frozen.FrozenEngine):
         self.diff = frozen.DIFF._replace(changes=(change,), patch=patch)
         self.checks = (frozen.CHECKS[0]._replace(reason=text, path=one),)
         self.repository_key = f"{text}-0123"
-        named: dict[str, Any] = {"branch": text, "author": text, "message": f"{text}\n\n{text}", "trailers": (text,)}
-        self.plan = self.plan._replace(**named)
+        named: dict[str, Any] = {
+            "branch": text,
+            "author": text,
+            "message": f"{text}\n\n{text}",
+            "trailers": (text,),
+        }
+        self.plan = self.plan._replace(message=f"{text}\n\n{text}", **named)
 
     def kill(self, ref: str, process: Any, signal: int) -> None:
         raise Refused(self.text, self.text, self.text)

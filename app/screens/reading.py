@@ -96,7 +96,7 @@ class Reading(BoxVerbs):
         else:
             self._goal = row
             self.files.select_file(place)
-        self.diff.focus()
+        self.set_focus(self.diff)
 
     def step_hunk(self, steps: int) -> None:
         """The next hunk or the one before; beyond the file's last, that of the file that follows."""
@@ -139,7 +139,7 @@ class Reading(BoxVerbs):
 
     def do_whole(self) -> None:
         self.toggle_class("-whole")
-        self.diff.focus()
+        self.set_focus(self.diff)
 
     # ------------------------------------------------------------ searching
 
@@ -166,7 +166,7 @@ class Reading(BoxVerbs):
         if not field.has_class("-shown"):
             return False
         field.remove_class("-shown")
-        self.diff.focus()
+        self.set_focus(self.diff)
         return True
 
     def do_next_found(self) -> None:

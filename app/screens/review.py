@@ -165,7 +165,7 @@ class ReviewScreen(Trying):
             self.show_footer()
 
     def on_row_view_chosen(self, event: RowView.Chosen) -> None:
-        self.query_one(DiffView).focus()
+        self.set_focus(self.diff)
 
     def on_diff_view_hunk_seen(self, event: DiffView.HunkSeen) -> None:
         self.reframe()
@@ -198,11 +198,11 @@ class ReviewScreen(Trying):
 
     def do_next_hunk(self) -> None:
         self.step_hunk(1)
-        self.diff.focus()  # what is decided next is the hunk, not the file
+        self.set_focus(self.diff)  # what is decided next is the hunk, not the file
 
     def do_last_hunk(self) -> None:
         self.step_hunk(-1)
-        self.diff.focus()
+        self.set_focus(self.diff)
 
     def do_sides(self) -> None:
         view = self.query_one(DiffView)

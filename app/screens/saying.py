@@ -148,7 +148,7 @@ class Saying(Deciding):
             goal, self._goal = self._goal, None
             self.diff.go_to_line(self.index.old[goal], self.index.new[goal])
         self.files.select_file(file)
-        self.diff.focus()
+        self.set_focus(self.diff)
 
     def _row_of(self, file: int, comment: ReviewComment) -> int | None:
         rows = self.index.files[file]

@@ -15,7 +15,7 @@ from backends.errors import ClocheError
 from backends.evidence.journal import Journal
 from backends.keeper import census, init_protocol
 from backends.keeper.budget import Budget
-from backends.keeper.denials import INTERVAL, Denials, Refusal
+from backends.keeper.denials import INTERVAL, Denials
 from backends.keeper.exits import Exits
 from backends.keeper.gate import Gate
 from backends.keeper.init_protocol import Message
@@ -74,6 +74,7 @@ class Keeper:
         self.recorder = Recorder(loop, Journal(spec.paths.journal, patience=0.2), log)
         self.recorder.read_back()
         self.denials = Denials(self.recorder.note)
+        self.deny = self.denials.add
         self._exits = Budget("exits", self.recorder.note)
         self.state = state(self.recorder)
         self.live = Live(spec.paths)
@@ -166,7 +167,7 @@ class Keeper:
         if self.audited is not None:
             self.audited.begin(lambda path, want: reach.judge(path, want).allowed)
         self.exits.begin()
-        due = self.egress.due if self.egress is not None else lambda: 0.0
+        due = self.egress.due if self.egress is not None else None
         Pulse(self.loop, INTERVAL, self._tick, self._restless, due).beat()
         self._look()
 
@@ -186,10 +187,9 @@ class Keeper:
 
     def _restless(self) -> bool:
         """Whether something is to be looked at that no descriptor tells of."""
-        if self.recorder.subscribers or self.denials.waiting or (self.gate is not None and self.gate.waiting):
-            return True
-        # The packet filter counts by itself, and the host gets other addresses.
-        return self.egress is not None and self.state.now == "running"
+        moving = self.gate is not None and self.gate.waiting
+        counting = self.egress is not None and self.state.now == "running"  # and host addresses change
+        return bool(moving or counting or self.recorder.subscribers or self.denials.waiting)
 
     def count_up(self) -> None:
         """Make records of all that was counted, for who asks between two ticks."""
@@ -202,9 +202,6 @@ class Keeper:
         self.exits.count_up()
         self.limits.count_up()
         self.denials.flush()
-
-    def deny(self, refusal: Refusal, pid: int, command: str) -> None:
-        self.denials.add(refusal, pid, command)
 
     def _egress(self, network: BoxNetwork) -> Egress:
         from backends.keeper.egress import Egress  # only the tiers with a list have what it loads
@@ -248,14 +245,19 @@ class Keeper:
         if session is not None and not session.live:
             self._look()
 
-    def started(self) -> None:
+    def starting(self) -> None:
         """A session is about to start."""
         if self._linger_timer is not None:
             self._linger_timer.cancel()
             self._linger_timer = None
-        self.state.running("first process")
         self.exits.wake()
         self.limits.wake()
+
+    def started(self) -> None:
+        """Init was asked for it, or could not be: what this means is written down while it forks."""
+        if self.sessions.live:
+            self.state.running("first process")
+        self._look()
 
     def census(self) -> census.Census:
         """The box's processes, at most a moment old; exact when there are none."""

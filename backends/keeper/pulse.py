@@ -25,7 +25,7 @@ class Pulse:
         interval: float,
         beat: Callable[[], None],
         restless: Callable[[], bool],
-        due: Callable[[], float],
+        due: Callable[[], float] | None = None,
     ) -> None:
         self._loop = loop
         self._interval = interval
@@ -49,6 +49,6 @@ class Pulse:
         else:
             # Before what happens then is looked at: it is judged by what holds by now.
             self._loop.on_next(self.beat)
-            if due := self._due():
+            if self._due is not None and (due := self._due()):
                 self._timer = self._loop.later(max(self._interval, due - time.monotonic()), self.beat)
         self._call()

@@ -213,17 +213,24 @@ class Requests:
                 "nothing to run", "the command is empty", "cloche run BOX -- CMD", code="no-command"
             )
         env, cwd = self._place(fields, pty=False)
-        self._keeper.started()
+        self._keeper.starting()
         taken, fds[:] = list(fds), []
-        self._keeper.sessions.run(argv, env, cwd, taken, client, self._answer(client, fields.number))
+        try:
+            self._keeper.sessions.run(argv, env, cwd, taken, client, self._answer(client, fields.number))
+        finally:
+            self._keeper.started()
 
     def _shell(self, client: Client, fields: Fields, fds: list[int]) -> None:
         env, cwd = self._place(fields, pty=True)
         argv = fields.words("argv") or [env["SHELL"]]
         size = fields.size()
         sock = _stream(fds)
-        self._keeper.started()
-        self._keeper.sessions.shell(argv, env, cwd, size, sock, client, self._answer(client, fields.number))
+        self._keeper.starting()
+        answer = self._answer(client, fields.number)
+        try:
+            self._keeper.sessions.shell(argv, env, cwd, size, sock, client, answer)
+        finally:
+            self._keeper.started()
 
     def _place(self, fields: Fields, *, pty: bool) -> tuple[dict[str, str], str]:
         """Environment and working folder of a session; refused while the box may not start one."""

@@ -246,7 +246,14 @@ class ReviewScreen(Trying):
         if review is None:
             return
 
-        self.open_apply(review)
+        def decided(_: None = None) -> None:
+            if self.app.screen is self:  # else the person went on meanwhile
+                self.open_apply(review)
+
+        if self._sitting is None:
+            decided()
+        else:  # what was decided is on disk first, and the journal tells of it before the apply
+            self._sitting.do(lambda desk: desk.close(), decided, self.workbench.show_error)
 
     def apply_ended(self, end: ApplyEnd) -> None:
         super().apply_ended(end)

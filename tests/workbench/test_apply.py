@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from textual.widgets import Input, TextArea
 
@@ -83,6 +85,23 @@ async def test_apply_hands_over_the_plan_that_was_shown_and_says_what_the_branch
         assert how["seen"] == PLAN._replace(checks=how["seen"].checks)
         await stage.shows("main is now bbbbbbbbbb (fast-forward)")
         await stage.until(lambda: isinstance(stage.app.screen, FleetScreen))
+
+
+async def test_nothing_is_planned_before_the_decisions_before_it_are_kept() -> None:
+    engine = without_warnings()
+    held = threading.Event()
+    engine.wait = lambda verb, ref: None if verb != "decisions" else (held.wait(60), None)[1]
+    async with play(engine) as stage:
+        await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
+        await stage.press("w", "w", "E")
+        await stage.until(lambda: isinstance(stage.app.screen, ReviewScreen))
+        screen = stage.app.screen
+        assert isinstance(screen, ReviewScreen)
+        await stage.until(lambda: screen.review is not None)
+        await stage.press("P")
+        assert stage.app.screen is screen and engine.plans == []
+        held.set()
+        await stage.until(lambda: isinstance(stage.app.screen, ApplyScreen) and engine.plans)
 
 
 @pytest.mark.parametrize("size", SIZES)

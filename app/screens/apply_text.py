@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backends.errors import ClocheError, Conflict
 from backends.evidence.visible import visible_lines
-from backends.snapshots import CLAIMED, ApplyPlan, CheckRow, ReviewView
+from backends.snapshots import CLAIMED, RAN, ApplyPlan, CheckRow, ReviewView
 from widgets.ink import Line, line
 from widgets.visible import runs, visible
 
@@ -83,7 +83,7 @@ def plan_paragraphs(review: ReviewView, plan: ApplyPlan) -> list[Paragraph]:
                 (f"{plan.accepted} accepted", "strong"),
                 (f"  {plan.left} left: they stay in the box, which goes on with them", "look"),
             ),
-            said("", (plan.combination, "look strong"), (": what ran had the rest beside it", "look")),
+            said("", *_combination(plan.combination)),
         ]
     else:
         files = "1 file  " if stat.files == 1 else f"{stat.files} files  "
@@ -98,6 +98,15 @@ def plan_paragraphs(review: ReviewView, plan: ApplyPlan) -> list[Paragraph]:
     if review.row.unconfined:
         rows.append(line(("! nothing confined this box: what ran could write the result itself", "look")))
     return rows
+
+
+def _combination(told: str) -> Line:
+    """Whether exactly what is taken ever ran; where it did, with which end."""
+    if not told.startswith(RAN):
+        return line((told, "look strong"), (": what ran had the rest beside it; T tries it", "look"))
+    return line(
+        (told, "live strong" if told == f"{RAN}, exit 0" else "look strong"), (": it was tried", "quiet")
+    )
 
 
 def _kept(review: ReviewView, plan: ApplyPlan) -> list[Paragraph]:

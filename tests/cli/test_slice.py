@@ -79,6 +79,8 @@ def test_a_result_is_carried_from_a_box_to_its_branch(cli: Cli, repo: Path, home
     assert moves == [
         ("created", "running"),
         ("running", "idle"),
+        ("idle", "running"),  # its own Git tells its commits
+        ("running", "idle"),
         ("idle", "proposed"),
         ("proposed", "applied"),
     ]

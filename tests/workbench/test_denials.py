@@ -393,7 +393,7 @@ async def test_refusals_of_a_real_box_are_drilled_from_fleet_to_event(
     write = next(row for row in tally.rows if row.kind == "fs-write" and "cloche-was-here" in row.object)
     assert write.count == 3
     async with play(engine, cwd=repo) as stage:
-        await stage.shows(f"+{tally.total} new")
+        await stage.until(lambda: f"+{engine.tally(key).total} new" in stage.text())
         await at_denials(stage, net.object)
         await stage.shows("dns      not observed: this tier runs no resolver that could see names")
         await stage.shows("not observed: reads are counted only")

@@ -13,6 +13,7 @@ from textual.message import Message
 from app.workers import publisher as publishing
 from app.workers.publisher import BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
 from backends.errors import Busy
+from tests.support import settled
 from tests.workbench import frozen
 from tests.workbench.stage import play
 from widgets.pane import BoxPane
@@ -31,7 +32,7 @@ def running(engine: frozen.FrozenEngine) -> Iterator[tuple[Publisher, list[Messa
         publisher.stop()
 
 
-def wait(true: Callable[[], object], seconds: float = 5.0) -> None:
+def wait(true: Callable[[], object], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not come"
@@ -72,7 +73,7 @@ def test_boxes_in_which_nothing_moves_are_looked_at_seldom_and_at_once_when_some
     with running(engine) as (publisher, posted):
         publisher.want(KEYS[:2], (), False)
         wait(lambda: len(of(posted, BoxRead)) == 2)
-        time.sleep(1.5)  # the second look finds what the first found
+        settled(lambda: len(looks), 1.5)  # the second look finds what the first found
         looks.clear()
         time.sleep(1.5)
         assert looks == []
@@ -89,18 +90,16 @@ def test_the_only_box_on_screen_is_looked_at_in_every_round() -> None:
     engine.wait = lambda verb, ref: looks.append(ref) if verb == "view" else None
     with running(engine) as (publisher, _):
         publisher.want(KEYS[:1], (), False)
-        wait(lambda: len(looks) >= 8, 10)
+        wait(lambda: len(looks) >= 8)
 
 
 def test_a_keeper_that_does_not_answer_delays_no_other_box() -> None:
     engine = frozen.FrozenEngine()
     stuck = threading.Event()
-    engine.wait = lambda verb, ref: stuck.wait(20) if (verb, ref) == ("view", KEYS[0]) else None  # type: ignore
+    engine.wait = lambda verb, ref: stuck.wait(150) if (verb, ref) == ("view", KEYS[0]) else None  # type: ignore
     with running(engine) as (publisher, posted):
-        start = time.monotonic()
         publisher.want(KEYS, (), False)
-        wait(lambda: len(of(posted, BoxRead)) == len(KEYS) - 1)
-        assert time.monotonic() - start < 10  # the stuck one answers after 20 s
+        wait(lambda: len(of(posted, BoxRead)) == len(KEYS) - 1)  # the stuck one answers when it is let go
         wait(lambda: of(posted, BoxFailed))
         failed = of(posted, BoxFailed)[0]
         assert isinstance(failed, BoxFailed)
@@ -156,32 +155,30 @@ def reads(engine: frozen.FrozenEngine) -> int:
     return sum(ref == KEYS[0] for ref, _ in engine.read)
 
 
-def test_a_tree_is_read_again_soon_after_it_changed_without_stopping_its_box() -> None:
+def test_a_tree_is_read_again_after_it_changed_without_stopping_its_box(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publishing, "DIFF_PERIOD", 600.0)  # by the change, not by a period
     engine = frozen.FrozenEngine()
     with running(engine) as (publisher, posted):
         publisher.want((), (KEYS[0],), False)
         wait(lambda: KEYS[0] in engine.watches and of(posted, DiffRead))
-        time.sleep(0.5)
-        before = reads(engine)
+        before = settled(lambda: reads(engine))
         engine.diff = frozen.DIFF._replace(tree="ff" * 20)
-        start = time.monotonic()
         engine.watches[KEYS[0]].event.set()
         wait(lambda: len(of(posted, DiffRead)) == 2)
-        assert (
-            time.monotonic() - start < 2
-        )  # by the change, not by the period of a tree that cannot be watched
         assert reads(engine) == before + 1
         assert not any(still for _, still in engine.read)
 
 
-def test_a_tree_in_which_nothing_changes_is_not_read_again() -> None:
+def test_a_tree_in_which_nothing_changes_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "DIFF_PERIOD", 0.3)
     engine = frozen.FrozenEngine()
     with running(engine) as (publisher, posted):
         publisher.want(KEYS[:1], (KEYS[0],), False)
         wait(lambda: KEYS[0] in engine.watches and of(posted, DiffRead))
-        time.sleep(0.5)
-        before = reads(engine)
-        time.sleep(3.5)
+        before = settled(lambda: reads(engine))
+        time.sleep(1.0)
         assert reads(engine) == before <= 2
 
 
@@ -222,7 +219,7 @@ def test_a_change_while_a_tree_is_read_is_not_missed() -> None:
     def slow(verb: str, ref: str) -> None:
         if verb == "diff" and reads(engine) == 2:
             inside.set()
-            go.wait(5)
+            go.wait(60)
 
     with running(engine) as (publisher, posted):
         publisher.want((), (KEYS[0],), False)
@@ -233,14 +230,15 @@ def test_a_change_while_a_tree_is_read_is_not_missed() -> None:
             time.sleep(0.3)
         engine.wait = slow
         engine.watches[KEYS[0]].event.set()
-        assert inside.wait(5)
+        assert inside.wait(60)
         engine.watches[KEYS[0]].event.set()
         time.sleep(0.1)
         go.set()
-        wait(lambda: reads(engine) == 4, 10)
+        wait(lambda: reads(engine) >= 4)
 
 
-def test_a_tree_that_cannot_be_watched_is_read_now_and_then() -> None:
+def test_a_tree_that_cannot_be_watched_is_read_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publishing, "DIFF_PERIOD", 0.8)
     engine = frozen.FrozenEngine()
 
     def fail(verb: str, ref: str) -> None:
@@ -251,9 +249,8 @@ def test_a_tree_that_cannot_be_watched_is_read_now_and_then() -> None:
     with running(engine) as (publisher, posted):
         publisher.want((), (KEYS[0],), False)
         wait(lambda: of(posted, DiffRead))
-        time.sleep(0.5)
         before = reads(engine)
-        wait(lambda: reads(engine) > before)
+        wait(lambda: reads(engine) > before + 1)
         assert not of(posted, BoxFailed)
 
 
@@ -283,7 +280,7 @@ def test_a_publisher_that_stopped_posts_nothing_more() -> None:
 async def test_a_slow_keeper_is_shown_in_its_own_pane_only(name: str) -> None:
     engine = frozen.FrozenEngine()
     stuck = threading.Event()
-    engine.wait = lambda verb, ref: stuck.wait(30) if verb == "view" and ref.endswith(name) else None  # type: ignore
+    engine.wait = lambda verb, ref: stuck.wait(150) if verb == "view" and ref.endswith(name) else None  # type: ignore
     async with play(engine) as stage:
         await stage.shows("~ the keeper has not answered yet; still asking", "Proceed with the upgrade?")
         panes = list(stage.app.screen.query(BoxPane))

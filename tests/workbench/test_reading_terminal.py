@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,36 @@ pytestmark = [
 ]
 
 
+HELP = "esc closes"
+
+
+def answers(terminal: Tmux) -> bool:
+    """Whether the help comes when it is asked for; a key may have been nobody's."""
+    terminal.keys("?")
+    try:
+        support.wait_until(lambda: HELP in terminal.screen(), "the help comes", timeout=3.0, step=0.1)
+    except AssertionError:
+        return False
+    return True
+
+
+def copies_the_second_line(terminal: Tmux) -> bool:
+    """Whether a line is copied, from the top of the diff; while the list of files has the keys, none is."""
+    terminal.keys("g", "down", "down", "down", "y")
+    try:
+        support.wait_until(lambda: "1 line copied" in terminal.screen(), "it is", timeout=3.0, step=0.1)
+    except AssertionError:
+        return False
+    return True
+
+
 @pytest.fixture
 def terminal(home: Any) -> Iterator[Tmux]:
     made = Tmux(home.root)
     yield made
     left = made.children()
     made.ask("kill-server")
-    support.wait_until(lambda: not any(map(support.is_alive, left)), "nothing is left", timeout=40)
+    support.wait_until(lambda: not any(map(support.is_alive, left)), "nothing is left", timeout=90)
 
 
 def test_the_editor_has_the_terminal_and_gives_it_back(terminal: Tmux, repo: Path, home: Any) -> None:
@@ -55,10 +77,10 @@ def test_the_editor_has_the_terminal_and_gives_it_back(terminal: Tmux, repo: Pat
     terminal.keys("done", "Enter")
     terminal.shows("Evidence")
     # What is typed in the moment in which the terminal changes hands belongs to nobody.
-    time.sleep(2.0)
+    support.wait_until(lambda: answers(terminal), "keys reach the workbench again", timeout=90)
+    terminal.keys("Escape")
+    support.wait_until(lambda: HELP not in terminal.screen(), "the help is closed", timeout=90)
     terminal.keys("Enter")
-    time.sleep(0.5)
-    terminal.keys("down", "down", "down", "y")
-    terminal.shows("1 line copied")
+    support.wait_until(lambda: copies_the_second_line(terminal), "the diff has the keys", timeout=90)
     assert terminal.ask("show-buffer").strip() == "two \\x1b]0;owned\\x07"
     assert "owned" not in terminal.value("pane_title")

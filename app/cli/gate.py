@@ -80,6 +80,8 @@ def propose(context: Context, args: argparse.Namespace) -> int:
         return 0
     context.say(f"proposed {snapshot.id}: {diff_size(snapshot.stat)}")
     _say_checks(context, review.checks)
+    for line in commits.summary(review.commits, review.row.name):
+        context.say(line)
     context.note(f"next: {_after_proposal(review)}")
     return 0
 

@@ -88,6 +88,7 @@ BROKEN = {
     "head a pipe": ONE + "rm .git/HEAD; mkfifo .git/HEAD\n",
     "head a folder": ONE + "rm .git/HEAD; mkdir .git/HEAD\n",
     "head endless": ONE + "truncate -s 1G .git/HEAD\n",
+    "configuration that never ends": ONE + "rm .git/config; mkfifo .git/config\n",
     "repository gone": ONE + "rm -rf .git/* 2>/dev/null || true\n",
 }
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from backends.errors import Refused
 from backends.evidence.visible import hidden, name_of, text_of
 from backends.gate import content, installs, lfs
-from backends.gate.evidence.gathering import Change, examine
+from backends.gate.evidence.gathering import Change, Examined, examine
 from backends.gate.evidence.told import lock_line
 from backends.gate.objects import FOLDER, GITLINK, Entry, contents, listing, sizes
 from backends.gate.rows import REFUSED, WARNED, Rows
@@ -85,7 +85,8 @@ def run_checks(
     for change in changes:
         _check_change(rows, change)
     _check_contents(rows, git, changes)
-    _check_texts(rows, git, changes, base.entries.values())
+    texts = [Change(one.path, one.old, one.new) for one in changes]
+    _check_texts(rows, examine(git, texts, base.entries.values(), (base_tree, snapshot_tree)))
     return rows.finish()
 
 
@@ -177,8 +178,7 @@ def _check_change(rows: Rows, change: _Change) -> None:
         rows.add("invisible-name", WARNED, "holds " + ", ".join(map(name_of, characters[:4])), path)
 
 
-def _check_texts(rows: Rows, git: Git, changes: list[_Change], base: Iterable[Entry]) -> None:
-    found = examine(git, [Change(one.path, one.old, one.new) for one in changes], base)
+def _check_texts(rows: Rows, found: Examined) -> None:
     for lock in found.locks:
         if lock.note:
             rows.add("lock-file", WARNED, f"what it changes is not known: {lock.note}", lock.path)

@@ -47,7 +47,7 @@ def evidence(
         for path in sorted(base.keys() | tree.keys())
         if base.get(path) != tree.get(path)
     ]
-    examined = gathering.examine(git, changes, base.values())
+    examined = gathering.examine(git, changes, base.values(), (snapshot["base_tree"], snapshot["id"]))
     flagged = frozenset(
         one.path
         for one in checks

@@ -1,7 +1,7 @@
 """Lock files and secrets of a change, read from the quarantine's objects and examined in a bound process.
 
-Answers are kept in memory by what they are about (two blobs and a name), since the same change is asked about
-for the review, for its part and for the apply.
+Answers are kept in memory by what they are about (two trees; two blobs and a name), since the same change is
+asked about for the review, for its part and for the apply.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ MOST_FILES = 5000
 MOST_BYTES = 64 << 20  # of both sides of all texts that are searched
 MOST_LOCKS = 50
 _KEPT = 20_000
+_KEPT_WHOLE = 8
 
 Key = tuple[str, str, str, str]
 _answers: OrderedDict[Key, dict[str, Any]] = OrderedDict()
+_examined: OrderedDict[tuple[str, str], Examined] = OrderedDict()
 _bound = [""]  # what bound the last examiner of this process: it made the answers
 
 
@@ -46,8 +48,21 @@ class Examined(NamedTuple):
     examiner: str
 
 
-def examine(git: Git, changes: Sequence[Change], base: Iterable[Entry]) -> Examined:
-    """Lock files and secrets of ``changes``; ``base`` are all entries of the tree that they start from."""
+def examine(git: Git, changes: Sequence[Change], base: Iterable[Entry], trees: tuple[str, str]) -> Examined:
+    """Lock files and secrets of ``changes``; ``base`` are all entries of the tree that they start from, and
+    ``trees`` the ids of that and of the one that they lead to."""
+    kept = _examined.get(trees)
+    if kept is not None:
+        return kept
+    found = _examine(git, changes, base)
+    # What failed is kept as well: a bomb costs its time once, and a plan is compared with what follows it.
+    _examined[trees] = found
+    if len(_examined) > _KEPT_WHOLE:
+        _examined.popitem(last=False)
+    return found
+
+
+def _examine(git: Git, changes: Sequence[Change], base: Iterable[Entry]) -> Examined:
     known = {entry.oid for entry in base}
     plain = [one for one in changes if _sides(one)]
     measured = sizes(git, (side.oid for one in plain for side in _sides(one)))
@@ -162,7 +177,7 @@ def _ask(examiner: Examining, what: str, one: Change, old: bytes | None, new: by
         return _answers[key]
     entropy = what == "secret"
     said = examiner.ask(what.partition("-")[0], name, old, new, entropy=entropy)
-    if not said.get("failed") and examiner.searches:
+    if examiner.searches:
         _answers[key] = said
         if len(_answers) > _KEPT:
             _answers.popitem(last=False)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import ClassVar, NamedTuple
@@ -21,11 +21,18 @@ from typing import ClassVar, NamedTuple
 from textual.app import App, ComposeResult
 from textual.theme import Theme
 
+from app.decided import Change, changes
+from app.workers.calls import call
+from backends.boxes.layout import BoxPaths
+from backends.gate.patch import ACCEPTED, REJECTED, UNDECIDED, Choice, everything, read
+from backends.snapshots import Diff, DiffStat, FileChange, SnapshotInfo
+from backends.verbs.reviewing import Desk
 from bench.measure import pss
 from bench.repository import QUIET, commit, git
 from themes.palettes import DARK
 from widgets.diff_view import DiffView
 from widgets.patch import index_patch
+from widgets.selection import LineMarks
 from widgets.suspects import survey
 
 LINES = 100_000
@@ -33,7 +40,7 @@ FILES = 20
 PAGES = 60
 SIZE = (160, 50)
 STYLES = Path(__file__).resolve().parents[1] / "themes"
-LIMITS = ("open: under 0.1 s", "page: 30 a second", "memory: under 20 MB more")
+LIMITS = ("open: under 0.1 s", "page: 30 a second", "memory: under 20 MB more", "decide: under 50 ms")
 
 
 class Samples(NamedTuple):
@@ -46,6 +53,8 @@ class Samples(NamedTuple):
     far: list[float]  # to the end and back to the beginning, drawn
     select_all: list[float]  # all lines selected, as masks and bars, drawn
     search: list[float]  # every row with a word, and to the first
+    decide: list[float]  # one hunk accepted or opened again: on disk, then drawn
+    decide_all: list[float]  # the same of everything
     memory: list[int]
     git_diff: list[float]  # the whole command, its output thrown away
     lines: int  # rows of the patch
@@ -135,14 +144,61 @@ async def _round(patch: bytes, paths: Sequence[bytes], samples: Samples, pages: 
         samples.search.append(await drawn(view.search, "renewed_2999"))
         gc.collect()
         samples.memory.append(pss(os.getpid()) - before)
+        await _decide(view, patch, paths, drawn, samples)
+
+
+async def _decide(
+    view: DiffView,
+    patch: bytes,
+    paths: Sequence[bytes],
+    drawn: Callable[..., Awaitable[float]],
+    samples: Samples,
+) -> None:
+    """Decisions as the review screen makes them: kept beside the loop, painted when they are kept."""
+    marks: dict[bytes, LineMarks] = {}
+    with tempfile.TemporaryDirectory(prefix="cb-desk-") as folder:
+        desk = _desk(Path(folder), patch, paths)
+        files = desk.patch.by_path()
+
+        async def act(choices: list[Choice], state: str) -> float:
+            begin = time.perf_counter()
+            before = desk.review
+
+            def work() -> Change:
+                return changes(files, before, desk.set(choices, state))
+
+            change = await call(work)
+            marks.update((path, made) for path, made, _ in change.files)
+            await drawn(view.set_marks, marks)
+            return time.perf_counter() - begin
+
+        file = desk.patch.files[0]
+        hunk: list[Choice] = [(file.path, file.hunk(0))]
+        await act(hunk, REJECTED)
+        for state in (ACCEPTED, UNDECIDED) * 5:
+            samples.decide.append(await act(hunk, state))
+        samples.decide_all.append(await act(list(everything(desk.patch)), ACCEPTED))
+        desk.close()
+
+
+def _desk(folder: Path, patch: bytes, paths: Sequence[bytes]) -> Desk:
+    blob = [f"{number:040x}" for number in range(2 * len(paths))]
+    rows = tuple(
+        FileChange(path, None, "M", 0o100644, 0o100644, blob[2 * at], blob[2 * at + 1], 1, 1)
+        for at, path in enumerate(paths)
+    )
+    base, tree = "a" * 40, "b" * 40
+    snapshot = SnapshotInfo(tree, "c" * 40, base, 0.0, DiffStat(len(rows), 1, 1))
+    model = read(Diff(snapshot.base, tree, rows, patch, ()), base)
+    return Desk(BoxPaths(folder), model, snapshot, "bench", lambda tree: (), scripted=True)
 
 
 def measure(rounds: int = 5, lines: int = LINES, pages: int = PAGES) -> Samples:
     """Samples of ``rounds`` rounds, in turn with ``git diff``."""
     with tempfile.TemporaryDirectory(prefix="cb-viewer-") as folder:
         path, patch, paths = difference(Path(folder), lines)
-        samples = Samples([], [], [], [], [], [], [], [], [], patch.count(b"\n"))
-        nothing = Samples([], [], [], [], [], [], [], [], [], 0)
+        samples = Samples([], [], [], [], [], [], [], [], [], [], [], patch.count(b"\n"))
+        nothing = Samples([], [], [], [], [], [], [], [], [], [], [], 0)
         asyncio.run(_round(patch[: patch.find(b"\ndiff --git ") + 1], paths[:1], nothing, 2))  # warm
         for _ in range(rounds):
             asyncio.run(_round(patch, paths, samples, pages))

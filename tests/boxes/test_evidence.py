@@ -82,6 +82,27 @@ def test_a_file_that_something_else_changed_is_named_whatever_its_own_times_say(
     assert b"planted" in view.diff.patch
 
 
+def test_a_process_that_outlived_its_session_is_told_from_nobody(engine: Engine) -> None:
+    run(
+        engine,
+        "setsid sh -c 'sleep 1; echo late > late; mv late done' </dev/null >/dev/null 2>&1 & echo > early",
+    )
+    place = files_of(engine)
+    support.wait_until((place / "done").exists, "the process that was left behind has written")
+    support.wait_until(lambda: not engine.processes("b"), "and has ended")
+    found = proposed(engine)
+    assert [(one.path, one.alive) for one in found.outside] == [(b"done", True)]
+
+
+def test_a_tier_that_confines_nothing_cannot_tell_what_still_runs(engine: Engine) -> None:
+    (engine.cwd / "cloche.toml").unlink()
+    engine.create(NewBox(name="w", tier="workspace"))
+    assert engine.run("w", ["sh", "-c", "echo w > w"], streams=Streams(NULL, NULL, NULL)).exit == 0
+    engine.propose("w")
+    found = engine.review("w").evidence
+    assert found is not None and found.alive is None
+
+
 def test_a_box_cannot_date_its_own_change_out_of_its_session(engine: Engine) -> None:
     run(
         engine,

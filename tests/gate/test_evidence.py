@@ -221,6 +221,10 @@ def test_a_new_base_begins_anew() -> None:
 def test_a_flood_of_files_is_counted() -> None:
     kept = witness([], {b"%04d" % number: 1.0 for number in range(500)})
     assert len(kept["outside"]) == 200 and kept["more"] == 300
+    long = witness([], {b"%04d" % number + b"x" * 4000: 1.0 for number in range(100)})
+    assert len(json.dumps(long)) < 32 << 10 and len(long["outside"]) + long["more"] == 100
+    words = [record(1.0, "exec", argv=["pytest", *["x" * 10_000] * 100, str(n)]) for n in range(100)]
+    assert len(json.dumps(witness(words, {}))) < 64 << 10
 
 
 @pytest.mark.parametrize(

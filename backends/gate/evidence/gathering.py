@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MOST_FILES = 5000
 MOST_BYTES = 64 << 20  # of both sides of all texts that are searched
 MOST_LOCKS = 50
+MOST_SECRETS = 1000
 _KEPT = 20_000
 _KEPT_WHOLE = 8
 
@@ -80,6 +81,12 @@ def _examine(git: Git, changes: Sequence[Change], base: Iterable[Entry]) -> Exam
             said = _ask(examiner, "secret" if entropy else "secret-bulk", one, old, new)
             for line, kind, shown, named in said["rows"]:
                 secrets.append(Secret(one.path, line, kind, shown, named))
+            if len(secrets) >= MOST_SECRETS:
+                del secrets[MOST_SECRETS:]
+                unsearched.append(
+                    (b"", f"no more than {MOST_SECRETS} places are listed, and there may be more")
+                )
+                break
             if examiner.searches is False:
                 unsearched.append((b"", said["note"]))
                 break

@@ -20,7 +20,9 @@ from backends.snapshots_evidence import InnerTest, Outside
 
 SLACK = 0.1  # seconds: the clock for files ticks in up to 10 ms, records of old keepers waited for 50 ms
 MOST_OUTSIDE = 200
-MOST_TESTS = 50  # different command lines
+MOST_BYTES = 16 << 10  # of their paths: a manifest and a journal's record hold them
+MOST_TESTS = 20  # different command lines
+_WORDS, _WORD = 20, 100  # of a command line that are kept, and characters of each
 
 Spans = list[tuple[float, float]]
 
@@ -54,21 +56,31 @@ def witness(records: Iterable[JournalRecord], changed: Mapping[bytes, float | No
                 tests[words] = tests.get(words, 0) + 1
     times = {path: when for path, when in changed.items() if when is not None}
     spans = list(sessions.values())
-    outside = [
+    found = [
         Outside(path, when, _within(alive, when))
         for path, when in sorted(times.items())
         if not _within(spans, when)
     ]
+    outside: list[Outside] = []
+    left = MOST_BYTES
+    for one in found[:MOST_OUTSIDE]:
+        left -= len(one.path)
+        if left < 0:
+            break
+        outside.append(one)
     return {
         "since": since,
         "last": max(times.values(), default=None),
         "untimed": len(changed) - len(times),
         "outside": [
-            [one.path.decode("utf-8", "surrogateescape"), round(one.time, 3), one.alive]
-            for one in outside[:MOST_OUTSIDE]
+            [one.path.decode("utf-8", "surrogateescape"), round(one.time, 3), one.alive] for one in outside
         ],
-        "more": max(0, len(outside) - MOST_OUTSIDE),
-        "tests": [[list(words), times] for words, times in tests.items() if words not in asked],
+        "more": len(found) - len(outside),
+        "tests": [
+            [[word[:_WORD] for word in words[:_WORDS]], times]
+            for words, times in tests.items()
+            if words not in asked
+        ],
     }
 
 

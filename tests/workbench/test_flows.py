@@ -391,10 +391,8 @@ async def test_a_conflict_changes_nothing_and_the_box_can_be_reopened(
         await stage.until(lambda: isinstance(stage.app.screen, ReviewScreen))
         await stage.shows("README.md", "M README.md")
         await stage.press("P")
-        await stage.shows("makes a merge commit")
-        await stage.press("right", "enter")
-        await stage.shows("Not done", "next")
-        await stage.press("enter", "O")
+        await stage.shows("1 file conflicts; nothing was changed")
+        await stage.press("escape", "O")
         await stage.until(lambda: isinstance(stage.app.screen, FleetScreen))
         await stage.shows("reopened")
     assert support.git(repo, "rev-parse", "main") == tip

@@ -55,13 +55,8 @@ class HostileEngine(frozen.FrozenEngine):
         self.diff = frozen.DIFF._replace(changes=(change,), patch=patch)
         self.checks = (frozen.CHECKS[0]._replace(reason=text, path=one),)
         self.repository_key = f"{text}-0123"
-        named: dict[str, Any] = {
-            "branch": text,
-            "author": text,
-            "message": f"{text}\n\n{text}",
-            "trailers": (text,),
-        }
-        self.plan = self.plan._replace(message=f"{text}\n\n{text}", **named)
+        message = f"{text}\n\n{text}"
+        self.plan = self.plan._replace(branch=text, author=text, message=message, trailers=(text,))
 
     def kill(self, ref: str, process: Any, signal: int) -> None:
         raise Refused(self.text, self.text, self.text)

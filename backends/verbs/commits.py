@@ -227,7 +227,7 @@ def take(paths: BoxPaths, manifest: Manifest, gathered: Gathered | None, tree: s
 
 
 def _said(top: str, count: int, why: str) -> dict[str, Any]:
-    return {"head": top, "count": count, "why": why.encode("utf-8", "backslashreplace").decode()}
+    return {"head": top, "count": count, "why": why}
 
 
 def _beyond(git: Git, top: Commit, tree: str) -> str:
@@ -336,7 +336,8 @@ def to_keep(held: Held, *, part: bool, squash: bool) -> tuple[BoxCommit, ...]:
         beyond = bool(manifest.snapshot.get("commits") and manifest.snapshot["commits"]["head"])
         again = (
             f"commit the rest in the box: cloche reopen {paths.name}, "
-            f"cloche run {paths.name} -- git commit -a, cloche propose {paths.name}; or "
+            f"cloche run {paths.name} -- sh -c 'git add -A && git commit -m TEXT', "
+            f"cloche propose {paths.name}; or "
             if beyond
             else ""
         )

@@ -106,11 +106,11 @@ def refused(done: Done, code: str) -> str:
 
 
 def test_what_the_commits_do_not_hold_keeps_them_from_being_kept(cli: Cli, repo: Path) -> None:
-    worked(cli, "dirty", STEPS + "printf 'more\\n' >> one; printf x > loose\n")
+    worked(cli, "dirty", STEPS + "printf 'more\\n' >> one; printf x > loose; printf x > $(printf '\\377')\n")
     found = commits_of(cli, "dirty")
     assert found["keepable"] is False and len(found["rows"]) == 2
     top = found["head"][:12]
-    assert found["why"] == f"the proposal holds what the last commit {top} does not: loose, one"
+    assert found["why"] == f"the proposal holds what the last commit {top} does not: loose, one, \udcff"
     for verb in (
         ("apply", "dirty", "--keep-commits", "--as", "t"),
         ("export", "dirty", "--out", "o", "--series"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from backends.snapshots import ReviewView, SessionRow, Trial
+from backends.snapshots import NOT_RUN, ReviewView, SessionRow
 from backends.snapshots_evidence import LockFile, ProposalEvidence, Ran
 from widgets import units
 from widgets.ink import Line, line
@@ -38,9 +38,9 @@ def evidence_parts(review: ReviewView) -> tuple[Part, ...]:
     found = review.evidence
     parts = [_gate(review)]
     if found is not None:
-        parts += [_tests(found, review.tried), _outside(found), _secrets(found), _locks(found)]
-    elif review.tried:
-        parts.append(_tests(None, review.tried))
+        parts += [_tests(found, review), _outside(found), _secrets(found), _locks(found)]
+    elif review.tried or review.combination == "not-run":
+        parts.append(_tests(None, review))
     parts += [_ran(review, found), _denied(review), _not_read(review), _ignored(review)]
     if found is not None:
         parts.append(_bulk(found))
@@ -86,7 +86,7 @@ _COVERS = {
 }
 
 
-def _tests(found: ProposalEvidence | None, tried: tuple[Trial, ...]) -> Part:
+def _tests(found: ProposalEvidence | None, review: ReviewView) -> Part:
     rows: list[Item] = []
     tests = [one for one in found.ran if one.test] if found is not None else []
     for one in tests:
@@ -98,7 +98,11 @@ def _tests(found: ProposalEvidence | None, tried: tuple[Trial, ...]) -> Part:
             rows.append(Item(line((f"{found.untimed} removals or links have no time", "idle"))))
     for inner in found.inner if found is not None else ():
         rows.append(Item(line(*_argv(inner.argv), (f"  ×{inner.times} inside, ends not recorded", "idle"))))
-    for trial in tried:
+    if review.combination == "not-run":
+        rows.append(
+            Item(line((NOT_RUN, "look strong"), (": what is accepted had the rest beside it", "look")))
+        )
+    for trial in review.tried:
         what = "  tried on all of it" if trial.whole else "  tried on what was accepted"
         what += " merged" if trial.onto else ""
         fits = "" if trial.fits else ", which was otherwise then"
@@ -136,7 +140,7 @@ def _secrets(found: ProposalEvidence) -> Part | None:
                 *runs(one.path, "strong"),
                 (f":{one.line}", "number"),
                 "  ",
-                (one.kind, "look" if one.named else "quiet"),
+                *runs(one.kind, "look" if one.named else "quiet"),
                 "  ",
                 *runs(one.shown),
                 ("" if one.named else "  only random", "idle"),

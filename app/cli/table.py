@@ -248,7 +248,7 @@ VERBS: tuple[Verb, ...] = (
         (
             BOX_FIELD,
             _SNAPSHOT,
-            Field("checks", "list", "`id`, `verdict` (pass, warn, refuse), `reason`, `path`"),
+            Field("checks", "list", "`id`, `verdict` (pass, warn, refuse), `reason`, `path`, `key`"),
         ),
         (BOX, Param(("--stop",), "end the box's processes first", "flag")),
     ),

@@ -9,6 +9,16 @@ import pytest
 from textual.widget import Widget
 
 from backends.snapshots import CheckRow, Claim, DenialRow, Enforcement, FileChange, JournalRecord
+from backends.snapshots_evidence import (
+    Bulk,
+    Dependency,
+    InnerTest,
+    LockFile,
+    Outside,
+    ProposalEvidence,
+    Ran,
+    Secret,
+)
 from tests.widgets.drawn import bench
 from tests.workbench import frozen
 from widgets.box_table import BoxTable
@@ -125,8 +135,28 @@ def evidence(text: str) -> tuple[Widget, Callable[[Any], object]]:
             sessions=(frozen.session(1, "x", 0)._replace(argv=(text,)),),
         )
     )
-    review = review._replace(diff=review.diff._replace(skipped=((changes(text).path, text),)))
-    return Evidence(), lambda widget: widget.set_review(review)
+    path = changes(text).path
+    beside = ProposalEvidence(
+        (Ran(1, (text,), True, 0, 1.0, "after"),),
+        (InnerTest((text,), 1),),
+        1.0,
+        0,
+        (Outside(path, 1.0, True),),
+        0,
+        0,
+        (LockFile(path, 1, 0, 0, 0, (Dependency(text, "added", text, text),), text),),
+        (Secret(path, 1, text, text, True),),
+        ((path, text),),
+        (Bulk(path, "generated", text),),
+        text,
+    )
+    review = review._replace(diff=review.diff._replace(skipped=((path, text),)), evidence=beside)
+
+    def show(widget: Any) -> None:
+        widget._folded["bulk"] = False
+        widget.set_review(review)
+
+    return Evidence(), show
 
 
 PRINTED = {"a\nb": ["a", "b"]}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from textual.widget import Widget
+
 from backends.snapshots import CheckRow, FileChange
 from widgets import units
 from widgets.ink import Line, Run, crop_line_left, fill_line, line, width_of
@@ -118,6 +120,7 @@ class FileList(RowView[TreeRow]):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.changes: Sequence[FileChange] = ()
+        self.leads_to: Widget | None = None  # gets the keys when a file is chosen, before the next one comes
         self.reviewed: set[bytes] = set()
         self._worst: dict[bytes, str] = {}
         self._folded: set[bytes] = set()
@@ -215,6 +218,8 @@ class FileList(RowView[TreeRow]):
 
     def action_choose(self) -> None:
         if not self.fold():
+            if self.leads_to is not None:
+                self.screen.set_focus(self.leads_to)
             super().action_choose()
 
     @property

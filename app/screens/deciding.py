@@ -247,12 +247,22 @@ class Deciding(Reading):
 
     # ------------------------------------------------------------ what an act is about
 
+    @property
+    def in_files(self) -> bool:
+        """Keys go to the list of files; at once true when it gets them, unlike a widget's own word."""
+        return self.focused is self.files
+
+    @property
+    def in_diff(self) -> bool:
+        """Keys go to the diff."""
+        return self.focused is self.diff
+
     def targets(self) -> list[tuple[bytes, Selection | None]]:
         """The files, or the part of one, that the cursor stands for; with None all of a file is meant."""
-        if self.files.has_focus:
+        if self.in_files:
             return [(path, None) for path in self.files.here if path in self.patch_files]
         selection = self.diff.selection
-        if self.diff.has_focus and selection.path in self.patch_files:
+        if self.in_diff and selection.path in self.patch_files:
             return [(selection.path, selection)]
         return []
 
@@ -270,7 +280,7 @@ class Deciding(Reading):
             if not marks.empty:
                 choices.append((path, marks))
         if not choices:
-            here = self.files.has_focus or self.diff.has_focus
+            here = self.in_files or self.in_diff
             said = "nothing is changed here" if here else "go to the diff or to the files first: tab"
             self.notify(said, markup=False, severity="warning", timeout=4)
             return
@@ -298,14 +308,14 @@ class Deciding(Reading):
             places = {one.path: place for place, one in enumerate(self.files.changes)}
             shown = self.change
             if (shown is None or shown.path not in paths) and paths[0] in places:
-                self.files.select_file(places[paths[0]])
+                self.turn_to(places[paths[0]])
             many = f"a decision about {len(paths)} files" if len(paths) > 1 else "a decision"
             self.notify(f"{many} was {words}", markup=False, timeout=3)
 
         return show
 
     def do_reviewed(self) -> None:
-        if self.files.has_focus:
+        if self.in_files:
             paths = [path for path in self.files.here if path in self.patch_files]
         else:
             paths = [self.change.path] if self.change is not None else []
@@ -318,6 +328,7 @@ class Deciding(Reading):
         self.files.set_reviewed(seen | set(paths) if on else seen - set(paths))
         if on:
             self.files.step_unread()
+            self.moved_to()
         self.act(
             lambda desk: desk.change(lambda review: review.mark_all(files, on)),
             failed=lambda _: self.files.set_reviewed(self._reviewed),

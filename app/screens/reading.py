@@ -72,6 +72,18 @@ class Reading(BoxVerbs):
             self._surround()
         self._describe()
 
+    def turn_to(self, file: int, goal: int | None = None) -> None:
+        """Shows a file, with the cursor on row ``goal``, before the next key comes."""
+        self._goal = goal
+        self.files.select_file(file)
+        self.show_selected()
+        self.reframe()
+
+    def moved_to(self) -> None:
+        """The list's cursor stands elsewhere: shows the file, unless that was done at once."""
+        if self.files.file != self._shown or self._goal is not None:
+            self.show_selected()
+
     @property
     def change(self) -> FileChange | None:
         """The file in the diff."""
@@ -79,8 +91,7 @@ class Reading(BoxVerbs):
         return changes[self._shown] if self._shown is not None and self._shown < len(changes) else None
 
     def on_diff_view_elsewhere(self, event: DiffView.Elsewhere) -> None:
-        self._goal = event.row
-        self.files.select_file(event.file)
+        self.turn_to(event.file, event.row)
 
     def on_evidence_jump(self, event: Evidence.Jump) -> None:
         """To the file, and the line of it, that an item of the evidence is about."""
@@ -107,8 +118,7 @@ class Reading(BoxVerbs):
         beyond = self.index.hunks_in(*near)
         if beyond:
             hunk = self.index.hunks[beyond[0 if steps > 0 else -1]]
-            self._goal = hunk.first
-            self.files.select_file(hunk.file)
+            self.turn_to(hunk.file, hunk.first)
 
     def reading_line(self) -> Line:
         """What the diff shows and how, for its frame."""

@@ -55,6 +55,7 @@ class ReviewScreen(Trying):
                 yield evidence
             diff = DiffView(id="review-main", classes="frame")
             diff.border_title = "Diff"
+            files.leads_to = diff
             yield diff
         yield self.make_search()
         yield self.compose_frame()[1]
@@ -160,7 +161,7 @@ class ReviewScreen(Trying):
 
     def on_row_view_moved(self, event: RowView.Moved) -> None:
         if isinstance(event.view, FileList):
-            self.show_selected()
+            self.moved_to()
             self.reframe()
             self.show_footer()
 
@@ -191,10 +192,14 @@ class ReviewScreen(Trying):
         )
 
     def do_next_file(self) -> None:
-        self.files.step_file(1)
+        self._step_file(1)
 
     def do_last_file(self) -> None:
-        self.files.step_file(-1)
+        self._step_file(-1)
+
+    def _step_file(self, steps: int) -> None:
+        self.files.step_file(steps)
+        self.moved_to()  # now: what is decided next is about the file that was gone to
 
     def do_next_hunk(self) -> None:
         self.step_hunk(1)

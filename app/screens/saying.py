@@ -37,7 +37,7 @@ class Saying(Deciding):
 
     def spot(self) -> Spot | None:
         """The line under the cursor (of a range its last, of a hunk its first), or the file."""
-        if self.files.has_focus:
+        if self.in_files:
             change = self.files.change
             return Spot(change.path, NEW, 0, b"") if change is not None else None
         selection, index = self.diff.selection, self.diff.index
@@ -142,12 +142,13 @@ class Saying(Deciding):
             self.notify("its file is not proposed any more", markup=False, severity="warning")
             return
         file = places[comment.path]
+        goal = None
         if comment.line and not stale(comment, self.patch_files):
-            self._goal = self._row_of(file, comment)
-        if self._shown == file and self._goal is not None:
-            goal, self._goal = self._goal, None
+            goal = self._row_of(file, comment)
+        if self._shown == file and goal is not None:
             self.diff.go_to_line(self.index.old[goal], self.index.new[goal])
-        self.files.select_file(file)
+        else:
+            self.turn_to(file, goal)
         self.set_focus(self.diff)
 
     def _row_of(self, file: int, comment: ReviewComment) -> int | None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from textual import events
 from textual.widgets import TextArea
 
 from app.screens.comments import CommentsScreen, Listed
@@ -213,6 +214,29 @@ async def test_where_nothing_is_changed_nothing_is_decided_and_that_is_said() ->
         await found.press("x")
         await found.stage.shows("go to the diff or to the files first")
         assert found.kept.empty
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "marks"),
+    [
+        ("l", TS, Marks(frozenset(), 0, TAIL)),
+        ("enter", TS, FIRST),
+        ("enter l l", YML, Marks(frozenset(), 0, 0b11110)),
+        ("enter J J", LOCK, Marks(frozenset(), 1 << 2, 1 << 2)),
+        ("J", YML, Marks(frozenset({"exists"}), 0, 0b11110)),
+    ],
+)
+async def test_keys_that_are_typed_at_once_are_about_what_the_first_lead_to(
+    keys: str, path: bytes, marks: Marks
+) -> None:
+    async with gate() as found:
+        for key in (*keys.split(), "space"):
+            found.stage.app.post_message(events.Key(key, " " if key == "space" else None))
+        await found.stage.until(lambda: found.screen.total.accepted)
+        await found.settled()
+        assert found.screen.decided is not None
+        assert set(found.screen.decided.history.now.files) == {path}
+        assert found.marks(path)[0] == marks
 
 
 async def test_modes_images_and_paths_that_take_anothers_name() -> None:

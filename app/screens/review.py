@@ -128,9 +128,9 @@ class ReviewScreen(Trying):
             ("  policy ", "quiet"),
             f"{visible(review.policy_digest[:8])}…",
         )
-        self.query_one(Header).show(parts, self._standing(review))
+        self.query_one(Header).show(parts, self.standing_line(review))
 
-    def _standing(self, review: ReviewView) -> Line:
+    def standing_line(self, review: ReviewView) -> Line:
         """What is decided and what the checks say; in signs, and of the checks the bad ones, if narrow."""
         verdicts = verdict_line(review.checks)
         if self.decided is None:

@@ -66,7 +66,7 @@ class Exits:
     def wake(self) -> None:
         """A process is about to start."""
         if self._told and self._sock is None:
-            self._sock = connector.listen()
+            self._sock = connector.listen(self._limits)
             self._loop.add(self._sock.fileno(), READ, self._ready)
 
     def rest(self) -> None:

@@ -7,10 +7,11 @@ for the reader to find out. Source: ``include/uapi/linux/cn_proc.h``, ``connecto
 
 from __future__ import annotations
 
+import ctypes
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from backends.record import NamedTuple
 
@@ -30,6 +31,10 @@ _CN = struct.Struct("=IIIIHH")  # struct cn_msg
 _EVENT = struct.Struct("=IIQ")  # struct proc_event: what, cpu, timestamp_ns
 _EXIT = struct.Struct("=IIIIII")  # process_pid, process_tgid, exit_code, exit_signal, parent_pid, parent_tgid
 _BUFFER = 1 << 20
+SO_ATTACH_FILTER = 26
+_STATUS = _NLMSG.size + _CN.size + _EVENT.size + 8  # where exit_code begins in a message
+_LD_BYTE, _AND, _JEQ, _RET = 0x30, 0x54, 0x15, 0x06  # linux/bpf_common.h
+_WHOLE = 0xFFFF  # bytes of a message that is let through
 
 
 class End(NamedTuple):
@@ -41,8 +46,10 @@ class End(NamedTuple):
     parent: int  # process that is told, as the host counts
 
 
-def listen() -> socket.socket:
-    """A non-blocking socket that gets every such end on this host.
+def listen(signals: Collection[int] = ()) -> socket.socket:
+    """A non-blocking socket that gets every such end on this host, with ``signals`` those by one of them.
+
+    What is not asked for does not wake the reader: a socket filter of the kernel's drops it (socket(7)).
 
     ``OSError`` where it cannot be had: EPERM before Linux 6.6, EPROTONOSUPPORT without the connector,
     ECONNREFUSED in another network namespace.
@@ -50,6 +57,8 @@ def listen() -> socket.socket:
     sock = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, NETLINK_CONNECTOR)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        if signals:
+            _filter(sock, signals)
         sock.bind((0, CN_IDX_PROC))
         asked = struct.pack("=II", PROC_CN_MCAST_LISTEN, PROC_EVENT_NONZERO_EXIT)
         body = _CN.pack(CN_IDX_PROC, CN_VAL_PROC, 0, 0, len(asked), 0) + asked
@@ -58,6 +67,18 @@ def listen() -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def _filter(sock: socket.socket, signals: Collection[int]) -> None:
+    """Let only messages through whose status names one of ``signals``; on little-endian machines."""
+    steps = [(_LD_BYTE, 0, 0, _STATUS), (_AND, 0, 0, 0x7F)]
+    steps += [
+        (_JEQ, left, 0, number) for left, number in zip(range(len(signals), 0, -1), signals, strict=True)
+    ]
+    steps += [(_RET, 0, 0, 0), (_RET, 0, 0, _WHOLE)]
+    program = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    told = struct.pack("@HP", len(steps), ctypes.addressof(program))  # struct sock_fprog
+    sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, told)
 
 
 def available() -> bool:

@@ -159,7 +159,7 @@ def fed(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Exits, Told, Callable
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     ours.setblocking(False)
     monkeypatch.setattr(connector, "available", lambda: True)
-    monkeypatch.setattr(connector, "listen", lambda: ours)
+    monkeypatch.setattr(connector, "listen", lambda _signals: ours)
     told = Told()
     exits = Exits(Loop(lambda *_: None), Log(), RESOURCES, INIT, 99, told.actions, {KNOWN: "head -c 9"})
     exits.begin()

@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from app.screens.answering import Answering
+from app.screens.deciding import Done
 from app.screens.dialogs import Choice, DetailScreen
 from backends.snapshots import ReviewProgress, ReviewView, Trial
 from backends.verbs.values import Streams
@@ -162,6 +163,46 @@ def _run(engine: EngineLike, key: str, wish: TryWish) -> TrialOutcome:
 class Trying(Answering):
     """A screen from which what is accepted can be tried."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._marked_for: object = None  # the decisions for which the tries are marked
+        self._marking = False
+
+    def _paint(self, done: Done) -> None:
+        first = self.decided is None
+        super()._paint(done)
+        if first and self.decided is not None:
+            self._marked_for = self.decided.history.now  # the review was read with these
+        self._mark_tries()
+
+    def _mark_tries(self) -> None:
+        """Marks the tries for what is accepted now, once for all acts that wait."""
+        now = self.decided.history.now if self.decided is not None else None
+        review = self.review
+        if review is None or self._sitting is None or self._marking or self._marked_for is now:
+            return
+        self._marking = True
+        tip = review.branch_tip
+
+        def stood(found: tuple[object, tuple[str, tuple[Trial, ...]]]) -> None:
+            self._marking = False
+            self._marked_for, (combination, tried) = found
+            self._show_tries(combination, tried)
+            self._mark_tries()
+
+        def unknown(error: Exception) -> None:
+            self._marking = False
+            self.workbench.show_error(error)
+
+        self._sitting.do(lambda desk: (desk.review.history.now, desk.tried(tip)), stood, unknown)
+
+    def _show_tries(self, combination: str, tried: tuple[Trial, ...]) -> None:
+        review = self.review
+        if review is None or (review.combination, review.tried) == (combination, tried):
+            return
+        self.review = review._replace(combination=combination, tried=tried)
+        self.query_one(Evidence).set_review(self.review)
+
     def do_try(self) -> None:
         review = self.review
         if review is None:
@@ -205,8 +246,6 @@ class Trying(Answering):
         review = self.review
         if review is None or fresh.snapshot != review.snapshot:
             return
-        self.review = review._replace(
-            tried=fresh.tried, combination=fresh.combination, branch_tip=fresh.branch_tip
-        )
-        self.query_one(Evidence).set_review(self.review)
+        self.review = review._replace(branch_tip=fresh.branch_tip)
+        self._show_tries(fresh.combination, fresh.tried)
         self.show_footer()

@@ -17,7 +17,7 @@ from backends.boxes.lifecycle import PROPOSED
 from backends.boxes.manifest import load as load_manifest
 from backends.errors import Refused
 from backends.evidence.journal import Journal
-from backends.gate import decisions, tried
+from backends.gate import decisions
 from backends.gate.apply import Part
 from backends.gate.decisions import Compared, Review, Stamp
 from backends.gate.decisions_file import Encoder, digest
@@ -51,6 +51,7 @@ from backends.trees import diff as diffs
 from backends.trees import quarantine
 from backends.trees.git import Git
 from backends.verbs import authority, proposal
+from backends.verbs.stands import stands
 
 _TOLD_AT_ONCE = 100  # warnings in one record
 
@@ -218,6 +219,10 @@ class Desk:
         """How far the review is, as everybody is shown it."""
         return progress(self.patch, self.review, self._moved())
 
+    def tried(self, tip: str) -> tuple[str, tuple[Trial, ...]]:
+        """``ReviewView.combination`` and ``tried`` for what is accepted now; ``tip``: where the branch is."""
+        return stands(self.paths, self.snapshot.id, tip, self.selection())
+
     def close(self) -> None:
         """Journal the sitting when anything is decided otherwise than at its beginning."""
         said = _said(self.review)
@@ -335,22 +340,9 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
     patch = read(view.diff, view.snapshot.base_tree)
     found, _ = decisions.load(paths, patch, view.snapshot)
     since = moved(quarantine.git(paths), found.since, view.diff.changes)
-    said, trials = _tried(paths, view, select(patch, found.history.now))
+    selection = select(patch, found.history.now)
+    said, trials = stands(paths, view.snapshot.id, view.branch_tip, selection)
     return view._replace(progress=progress(patch, found, since), combination=said, tried=trials)
-
-
-def _tried(paths: BoxPaths, view: ReviewView, selection: Selection) -> tuple[str, tuple[Trial, ...]]:
-    """Whether what is accepted ever ran as such, and every try, marked where it fits what is accepted now."""
-    trials = tried.read(paths.journal, view.snapshot.id)
-    if not selection.chosen or selection.whole:
-        taken, said = view.snapshot.id, "whole"
-    elif trials and not selection.blocked:
-        taken = compose_tree(quarantine.git(paths), selection)
-        said = "ran" if tried.latest(taken, trials) else "not-run"
-    else:
-        taken, said = "", "not-run"
-    marked = (one._replace(fits=one.taken == taken and one.onto in ("", view.branch_tip)) for one in trials)
-    return said, tuple(marked)
 
 
 class Accepted(NamedTuple):

@@ -149,3 +149,15 @@ async def test_a_real_try_joins_the_evidence_in_the_gate(tmp_path: Path) -> None
         await stage.until(lambda: "ls one two" in app.screen.query_one(Evidence).plain(), 60)
     assert [(one.exit, one.fits) for one in engine.review("b").tried] == [(2, True)]
     assert [row.name for row in engine.boxes()] == ["b"]
+
+
+async def test_a_part_that_never_ran_is_said_to_be_so_as_it_is_accepted() -> None:
+    engine = frozen.FrozenEngine()
+    async with play(engine) as stage:
+        await review_of(stage, "docs-tour")
+        await stage.until(lambda: stage.app.screen.decided is not None)  # type: ignore[attr-defined]
+        assert "combination not run" not in stage.app.screen.query_one(Evidence).plain()
+        await stage.press("space")
+        await stage.until(lambda: "combination not run" in stage.app.screen.query_one(Evidence).plain())
+        await stage.press("z")
+        await stage.until(lambda: "combination not run" not in stage.app.screen.query_one(Evidence).plain())

@@ -38,7 +38,7 @@ class Listed(RowView[tuple[ReviewComment, bool]]):
         name = fill_line(crop_line_left(named(comment.path, "strong"), room), room)
         where = "changed since" if stale else place(comment)
         first = comment.text.strip().split("\n", 1)[0][:400]
-        return line(sign, name, (f"  {where:<22.22}  ", "look" if stale else "quiet"), *runs(first))
+        return line(sign, name, (f"  {where:<14.22}  ", "look" if stale else "quiet"), *runs(first))
 
     def empty_line(self) -> Line:
         return line(("nothing was said yet; c comments on the line under the cursor", "idle"))

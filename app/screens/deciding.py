@@ -175,7 +175,7 @@ class Deciding(Reading):
         blocked = {one.path for one in self.blocked}
         for path, marks, state in change.files:
             self._marks[path] = marks
-            self._done[path] = state._replace(blocked=path in blocked)
+            self._done[path] = state._replace(blocked=True) if path in blocked else state
         if change.notes is not None:
             self._said = change.notes
             self._show_notes()

@@ -206,7 +206,8 @@ class ApplyScreen(ApplyCalls):
             mode.display = way in ways
             mode.choose(way == chosen)
         for name in ("#message-title", "#message"):
-            self.query_one(name).display = plan is None or bool(plan.trailers)
+            written = bool(plan.trailers) if plan is not None else not isinstance(self._trouble, Conflict)
+            self.query_one(name).display = written
         self._show_warnings()
         stuck = isinstance(self._trouble, Conflict)
         self.query_one("#rebase").display = stuck

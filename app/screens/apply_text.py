@@ -180,6 +180,8 @@ def trouble_paragraphs(error: Exception) -> list[Paragraph]:
         ]
         if count > CONFLICTS:
             rows.append(line((f"and {count - CONFLICTS} more", "quiet")))
+        aside = "Rebase takes the proposal back and merges the branch into the box's files."
+        rows.append(line((aside, "quiet")))
         return rows
     return [
         runs(error.what, "look strong"),

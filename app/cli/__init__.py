@@ -6,6 +6,7 @@ rich: see :mod:`app.cli.run`.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from typing import NoReturn
@@ -29,6 +30,9 @@ def main(argv: list[str] | None = None) -> int:
     """The exit code of the command line ``argv``; with the process's own (None) the process ends with it."""
     _fill_closed_streams()
     if argv is None:
+        # Loading modules leaves no garbage, and looking for some is a tenth of a short command. What lasts
+        # longer than a moment collects again: see there.
+        gc.disable()
         _leave(_run(sys.argv[1:]))
     return _run(argv)
 
@@ -64,6 +68,7 @@ def _run(words: list[str]) -> int:
                     return first.quick(words[1:])
             from app.cli.dispatch import dispatch
 
+            gc.enable()
             return dispatch(words)
         except Terminated:
             return 128 + 15

@@ -6,6 +6,7 @@ hand and nothing is loaded that only other verbs need.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ class Passing:
         self._before = {number: signal.getsignal(number) for number in PASSED}
 
     def __call__(self, session: SessionHandle) -> None:
+        gc.enable()  # the command may last
         self._session = session
         for number in PASSED:
             # nohup(1) and `trap ''` mean what they say for the command as well.

@@ -109,8 +109,8 @@ async def test_two_thousand_rows_refresh_in_a_fraction_of_the_period() -> None:
             view.set_processes(tuple(rows))
             await pilot.pause()
             spent.append(time.process_time() - start)
-        # Two refreshes a second are due; measured 15 ms here, and a tenth of the period is left to spare.
-        assert sorted(spent)[len(spent) // 2] < 0.1
+        # Two refreshes a second are due, so half of the period at most; measured 15 ms here.
+        assert sorted(spent)[len(spent) // 2] < 0.25
 
 
 def test_a_stopped_process_is_told_by_its_letter() -> None:

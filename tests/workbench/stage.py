@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from unittest.mock import patch
 
 from textual.pilot import Pilot
 from textual.worker import Worker
@@ -15,19 +14,9 @@ from textual.worker import Worker
 from app.engine import EngineLike
 from app.workbench import Workbench
 from app.workers.calls import finish
-from tests.widgets.drawn import screen_text
+from tests.widgets.drawn import SLOW, screen_text, under_way
 from widgets.header import Footer, Header
 from widgets.ink import plain
-
-SLOW = 2.0
-"""Seconds after which an answer of the engine, or an end of the messages, is not waited for any more."""
-
-
-async def handed_over(*_seconds: float) -> None:
-    """Lets the loop take a key that was sent. Textual waits for an idle process instead: on a busy machine
-    that is too short, as a process that does not get its turn looks idle, and beside threads too long."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 class Play:
@@ -53,8 +42,9 @@ class Play:
             if any(worker.is_running for worker in set(self.app.workers) - before):
                 calm = 0
                 await asyncio.sleep(0.002)
-            elif any(not one._message_queue.empty() for one in (self.app, *self.app.screen.walk_children())):
+            elif under_way(self.app):
                 calm = 0
+                await asyncio.sleep(0.001)
             else:
                 calm += 1
 
@@ -99,10 +89,9 @@ async def play(
 ) -> AsyncIterator[Play]:
     """Opens the workbench and closes it; a fault of its own fails the test."""
     app = Workbench(engine, cwd=cwd, theme=theme)
-    with patch("textual.app.wait_for_idle", handed_over):
-        async with app.run_test(size=size, notifications=True) as pilot:
-            stage = Play(app, pilot)
-            await stage.until(lambda: app.read)
-            await stage.handled(set())
-            yield stage
+    async with app.run_test(size=size, notifications=True) as pilot:
+        stage = Play(app, pilot)
+        await stage.until(lambda: app.read)
+        await stage.handled(set())
+        yield stage
     assert finish(30) == []

@@ -412,6 +412,18 @@ async def test_when_another_desk_decided_theirs_is_shown_and_ours_is_said_to_be_
         assert found.marks(YML)[0].lines == 4
 
 
+async def test_what_a_dialog_over_the_review_kept_is_painted_when_it_goes() -> None:
+    async with gate() as found:
+        await found.press("question_mark")
+        other = FrozenDesk(found.engine, "the dialog")
+        other.set([(LOCK, other.file(LOCK).all)], REJECTED)
+        await found.press("escape")
+        await found.stage.until(lambda: found.screen.total == Counts(0, 2, 14))
+        await found.act("space")
+        assert found.screen.total == Counts(9, 2, 5)
+        assert "somebody else" not in found.stage.text()
+
+
 async def test_what_was_written_meanwhile_is_there_at_the_next_try() -> None:
     async with gate() as found:
         await found.press("l", "c")

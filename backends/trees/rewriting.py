@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,14 +47,17 @@ class Rewriter:
 
     def write(self, changes: Sequence[Change]) -> None:
         """Make every change. ``Busy`` (code "in-the-way"), and nothing is changed, where something lies that
-        no version of the tree has, as an ignored file does."""
+        no version of the tree has, as an ignored file does.
+
+        Each file is replaced as a whole: after an ``OSError`` in the middle it is as before or as wanted.
+        """
         modes.open_up(os.fspath(self._root))
         gone = {one.path for one in changes if one.old}
         for one in changes:
             if one.new:
                 self._require_free(one, gone)
-        for one in sorted((one for one in changes if one.old), reverse=True):
-            self._remove(one, hide=not one.new)
+        for one in sorted((one for one in changes if not one.new), reverse=True):
+            self._remove(one)
         for one in sorted(one for one in changes if one.new):
             self._make(one)
 
@@ -110,26 +113,26 @@ class Rewriter:
 
     # ------------------------------------------------------------ the changes
 
-    def _remove(self, change: Change, *, hide: bool) -> None:
+    def _remove(self, change: Change) -> None:
         *folders, name = change.path.split(b"/")
         below = self._lower is not None and (
             self._lower.get(change.path) is not None or self._lower.holds(change.path)
         )
         with self._top() as stack:
             for part in folders:
-                if _look(stack[-1], part) is None and not (below and hide):
+                if _look(stack[-1], part) is None and not below:
                     return
                 self._enter(stack, part, make=True)
             status = _look(stack[-1], name)
             if status is not None:
                 if stat.S_ISDIR(status.st_mode):  # of a submodule, or of an ignored file beside it
-                    if change.old == GITLINK and not change.new:
+                    if change.old == GITLINK:
                         _rmdir(stack[-1], name)
                     return
                 os.unlink(name, dir_fd=stack[-1])
-            if hide and below:
+            if below:
                 os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=stack[-1])
-            elif self._lower is None and hide:
+            elif self._lower is None:
                 while len(stack) > 1:
                     os.close(stack.pop())
                     if not _rmdir(stack[-1], folders[len(stack) - 1]):
@@ -145,21 +148,24 @@ class Rewriter:
                 self._enter(stack, name, make=True)
                 return
             status = _look(fd, name)
-            if status is not None:
-                if stat.S_ISDIR(status.st_mode):
-                    self._empty(fd, name)
-                    os.rmdir(name, dir_fd=fd)
-                else:
-                    os.unlink(name, dir_fd=fd)
+            if status is not None and stat.S_ISDIR(status.st_mode):
+                self._empty(fd, name)
+                os.rmdir(name, dir_fd=fd)
             data = self._content(change.oid)
-            if change.new == SYMLINK:
-                os.symlink(data, name, dir_fd=fd)
-                self._give(name, fd)
-                return
-            new = os.open(name, FILE_FLAGS, 0o777 if change.new & 0o111 else 0o666, dir_fd=fd)
-            with open(new, "wb") as file:
-                file.write(data)
-            self._give(name, fd)
+            fresh = b".cloche-" + os.urandom(8).hex().encode()  # a name that no box can have made
+            try:
+                if change.new == SYMLINK:
+                    os.symlink(data, fresh, dir_fd=fd)
+                else:
+                    new = os.open(fresh, FILE_FLAGS, 0o777 if change.new & 0o111 else 0o666, dir_fd=fd)
+                    with open(new, "wb") as file:
+                        file.write(data)
+                self._give(fresh, fd)
+                os.rename(fresh, name, src_dir_fd=fd, dst_dir_fd=fd)
+            except OSError:
+                with suppress(FileNotFoundError):
+                    os.unlink(fresh, dir_fd=fd)
+                raise
 
     def _empty(self, fd: int, name: bytes) -> None:
         """Remove the marks and the empty folders below a folder that was looked through before."""

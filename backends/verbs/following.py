@@ -76,7 +76,16 @@ def _onto(held: Held, place: Source, tip: str, as_name: str | None) -> RebaseOut
     lower = None
     if layers.used(paths):
         lower = Listing(snapshots.listing(paths, manifest.under).read_bytes())
-    Rewriter(paths.written, paths.name, lower, lambda oid: git.run("cat-file", "blob", oid)).write(changes)
+    rewriter = Rewriter(paths.written, paths.name, lower, lambda oid: git.run("cat-file", "blob", oid))
+    try:
+        rewriter.write(changes)
+    except OSError as error:
+        raise ClocheError(
+            f"box {paths.name} was not rebased",
+            f"its files could not all be written: {error.strerror}; its base is the one before",
+            f"make room or look at {paths.written}, then again: cloche rebase {paths.name}",
+            code="not-written",
+        ) from error
     found = _read(held, tip_tree)
     if found.tree != merged:
         raise ClocheError(

@@ -407,10 +407,12 @@ def test_nothing_of_it_is_done_for_a_caller_inside_a_box(
     before = everywhere(repo)
     with monkeypatch.context() as patched:
         patched.setenv("CLOCHE_BOX", "k/b")
-        for act in (engine.plan_apply, engine.apply, engine.unapply):
+        for act in (engine.plan_apply, engine.apply, engine.unapply, engine.rebase):
             with pytest.raises(Refused) as caught:
                 act("b", as_name="t")
             assert caught.value.code == "inside-box"
+        with pytest.raises(Refused):
+            engine.plan_unapply("b")
     assert everywhere(repo) == before
 
 

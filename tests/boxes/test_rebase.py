@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,8 @@ import pytest
 
 from backends.boxes.manifest import load
 from backends.engine import Engine, NewBox, Streams
-from backends.errors import Busy, Refused
+from backends.errors import Busy, ClocheError, Refused
+from backends.trees.rewriting import Rewriter
 from backends.trees.source import base_ref
 from tests import support
 
@@ -167,6 +169,28 @@ def test_a_branch_that_was_rewritten_is_followed_as_well(engine: Engine, repo: P
     tip = upstream(repo, {"more": b"m\n"})
     assert engine.rebase("b").new == tip
     assert proposed(engine, repo) == {"one": "A"}
+
+
+def test_a_disk_that_is_full_in_the_middle_leaves_the_base_and_a_second_try_ends_it(
+    engine: Engine, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(engine, "sed -i 3s/.*/BOX/ lines")
+    base = load(engine.find("b")).base
+    tip = upstream(repo, {"a": b"a\n", "lines": FILES["lines"].replace(b"line 17\n", b"UP\n")}, "gone")
+
+    def full(self: Rewriter, name: bytes, fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Rewriter, "_give", full)
+        with pytest.raises(ClocheError) as caught:
+            engine.rebase("b")
+    assert caught.value.code == "not-written"
+    assert load(engine.find("b")).base == base == support.git(repo, "rev-parse", base_ref("b"))
+    done = engine.rebase("b")
+    assert (done.new, done.conflicts) == (tip, ())
+    assert run(engine, "grep -qx BOX lines && grep -qx UP lines && test ! -e gone") == 0
+    assert proposed(engine, repo) == {"lines": "M"}
 
 
 def test_an_apply_before_a_rebase_is_no_longer_undone(engine: Engine, repo: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_conflict_changes_nothing_and_the_box_goes_on_beside_its_sibling(cli: 
     support.git(repo, "commit", "-qam", "ours")
     before = (support.git(repo, "for-each-ref", "refs/heads"), disk(repo), (repo / ".git/index").read_bytes())
     refused = cli("apply", "loser", "--as", "test", "--acknowledge", "all")
-    assert refused.code == 5 and "README.md" in refused.err and "reopen" in refused.err
+    assert refused.code == 5 and "README.md" in refused.err and "cloche rebase" in refused.err
     assert (
         support.git(repo, "for-each-ref", "refs/heads"),
         disk(repo),

@@ -330,7 +330,7 @@ async def test_without_boxes_the_fleet_says_what_to_do() -> None:
 
 
 async def test_the_palette_offers_actions_and_boxes_and_says_why_not() -> None:
-    async with play(frozen.FrozenEngine()) as stage:
+    async with play(frozen.FrozenEngine(), (120, 90)) as stage:
         await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
         await stage.press("ctrl+p")
         await stage.shows(

@@ -8,9 +8,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from backends.boxes.layout import BoxPaths
 from backends.errors import Refused
 from backends.snapshots import (
     BoxRow,
@@ -359,7 +361,11 @@ class FrozenEngine(FrozenActs, FrozenAnswers, FrozenCompare):
         self.explanation: Explanation = EXPLANATION
         self.blobs: dict[str, bytes] = {}
         self.records: tuple[JournalRecord, ...] = RECORDS
-        self.kept = desk_paths(self)
+
+    @cached_property
+    def kept(self) -> BoxPaths:
+        """Where its desks keep what is decided."""
+        return desk_paths(self)
 
     def _note(self, verb: str, ref: str, *rest: Any) -> None:
         self.asked.append((verb, (ref, *rest)))

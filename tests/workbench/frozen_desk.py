@@ -19,13 +19,20 @@ if TYPE_CHECKING:
     from tests.workbench.frozen import FrozenEngine
 
 BASE_TREE = "ab" * 20
+_folders: list[weakref.finalize[..., object]] = []
 
 
 def desk_paths(owner: object) -> BoxPaths:
     """The folder of a box, of which only what a desk keeps is there; it is removed with ``owner``."""
     folder = Path(tempfile.mkdtemp(prefix="cloche-desk-"))
-    weakref.finalize(owner, shutil.rmtree, folder)
+    _folders.append(weakref.finalize(owner, shutil.rmtree, folder))
     return BoxPaths(folder)
+
+
+def remove_all() -> None:
+    """Removes what is left, for a process that ends without its interpreter's own end."""
+    while _folders:
+        _folders.pop()()
 
 
 class FrozenDesk(Desk):

@@ -94,7 +94,7 @@ class Result(NamedTuple):
     exit: int  # exit code, or minus the signal
     out: str
     err: str
-    peak: int
+    peak: int | None  # None: below init's own, so not told
 
 
 class Box:

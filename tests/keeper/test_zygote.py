@@ -205,7 +205,8 @@ def test_a_program_that_changes_while_it_is_loaded_is_not_served(
 ) -> None:
     copy = tmp_path / "copy" / "backends"
     copy_to(copy)
-    (copy / "trace.py").touch()
+    late = time.time() + 100  # however long it takes until it is loaded
+    os.utime(copy / "trace.py", (late, late))
     monkeypatch.setattr(start, "SCRIPT", copy / "keeper" / "__main__.py")
     with boxes.started(box) as keeper:
         assert sh(keeper, "echo works").out == b"works\n"

@@ -283,6 +283,9 @@ async def test_a_flood_in_a_terminal_is_left_by_its_key(repo: Path, box: Callabl
         await stage.until(lambda: isinstance(stage.app.focused, TerminalView))
         await stage.press("ctrl+c")
         await stage.shows("^C")  # the flood is over: the shell reads again what is typed
+        if "ended or detached" in stage.text():  # a viewer that cannot keep up with a flood is dropped
+            await stage.press("r")
+            await stage.shows("every key goes to it")
         await stage.type("echo still-here")
         await stage.press("enter")
         await stage.shows("still-here")

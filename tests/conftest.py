@@ -26,6 +26,7 @@ ANYBODYS = {
     "test_commands_doc",
     "test_egress_parts",
     "test_ignore",
+    "test_lifecycle",
     "test_names",
     "test_outputfilter",
     "test_parts",
@@ -38,6 +39,7 @@ ANYBODYS = {
     "test_resolver_messages",
     "test_resolver_tcp",
     "test_seccomp",
+    "test_uses",
 }
 # What the caller's shell, or a test runner without a terminal, would decide for the commands under test.
 INHERITED = ("NO_COLOR", "COLUMNS", "LINES", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")

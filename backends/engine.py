@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         SessionRow,
         Tally,
     )
+    from backends.snapshots_host import Fact, HostReport
     from backends.trees.values import Source
     from backends.trees.watch import TreeWatch
     from backends.verbs.listing import Lister
@@ -332,14 +333,24 @@ class Engine(Explains, Gates):
 
         return policies.digest(self.find(ref) if ref else None, self.cwd, profile)
 
-    def probe(self) -> tuple[Claim, ...]:
-        """What this host can enforce: each tier and mechanism with the action that was just run for it."""
+    def host(self, *, fresh: bool = False, progress: Callable[[str], None] | None = None) -> HostReport:
+        """Everything known of this host: facts, proofs, obstacles, and how old the answer is.
+
+        The answer of an earlier run is given while nothing changed that it depends on; ``fresh`` runs every
+        proof now. ``progress`` is told in a few words what is being tried.
+        """
         from backends.verbs import host
 
-        return host.probe()
+        return host.report(fresh=fresh, progress=progress)
 
-    def facts(self) -> tuple[tuple[str, str, str], ...]:
-        """What was seen of this host without trying anything: id, name, value. A fact is no proof."""
+    def probe(self, fresh: bool = False) -> tuple[Claim, ...]:
+        """The claims of :meth:`host`: each tier's verdict (its id is the tier's name), then its proofs."""
+        from backends.verbs import host
+
+        return host.probe(fresh=fresh)
+
+    def facts(self) -> tuple[Fact, ...]:
+        """What was seen of this host without trying anything. A fact is no proof."""
         from backends.verbs import host
 
         return host.facts()

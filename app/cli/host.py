@@ -10,15 +10,13 @@ from app.cli.render import findings
 
 def probe(context: Context, args: argparse.Namespace) -> int:
     """``cloche probe``."""
-    facts = context.engine.facts()
-    claims = context.engine.probe()
+    report = context.engine.host()
+    facts, claims = report.facts, report.claims()
     if context.json:
-        context.document(
-            claims=claims, facts=[{"id": i, "text": text, "value": value} for i, text, value in facts]
-        )
+        context.document(claims=claims, facts=facts)
         return 0
     context.say("Facts: what was seen, which proves nothing")
-    context.rows(("FACT", "VALUE"), [(text, value) for _, text, value in facts])
+    context.rows(("FACT", "VALUE"), [(fact.text, fact.value) for fact in facts])
     context.say("\nClaims: what was just tried")
     context.rows(
         ("TIER", "RESULT", "CLAIM", "EVIDENCE", "MS"),

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from backends.kernel import cgroups, landlock, syscalls
+from backends.snapshots_host import Fact
 
-
-class Fact(NamedTuple):
-    """One observation: a stable id, its name for people, and the value as found."""
-
-    id: str
-    text: str
-    value: str
+GROUPS = ("kernel", "namespaces", "limits", "container", "virtual machine", "host")
 
 
 def gather() -> tuple[Fact, ...]:
@@ -24,14 +18,17 @@ def gather() -> tuple[Fact, ...]:
         ", ".join(landlock.domain(level).names()) if level else "absent, or not in the kernel's lsm= list"
     )
     return (
-        Fact("kernel", "kernel", f"{name.sysname} {name.release} {name.machine}"),
-        Fact("host", "host name", name.nodename),
-        Fact("user", "user", f"uid {os.geteuid()}"),
-        Fact("landlock-abi", "Landlock ABI", str(level)),
-        Fact("landlock-rights", "Landlock rights", rights),
-        Fact("user-namespaces", "user namespaces allowed", _user_namespaces()),
-        Fact("seccomp", "system call table", _table()),
-        *(Fact(f"cgroup-{which}", f"{which} limit of a box", _group(which)) for which in ("pids", "memory")),
+        Fact("kernel", "kernel", f"{name.sysname} {name.release} {name.machine}", "kernel"),
+        Fact("host", "host name", name.nodename, "host"),
+        Fact("user", "user", f"uid {os.geteuid()}", "host"),
+        Fact("landlock-abi", "Landlock ABI", str(level), "kernel"),
+        Fact("landlock-rights", "Landlock rights", rights, "kernel"),
+        Fact("user-namespaces", "user namespaces allowed", _user_namespaces(), "namespaces"),
+        Fact("seccomp", "system call table", _table(), "kernel"),
+        *(
+            Fact(f"cgroup-{which}", f"{which} limit of a box", _group(which), "limits")
+            for which in ("pids", "memory")
+        ),
     )
 
 

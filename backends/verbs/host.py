@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from backends.boxes import liveness, store
@@ -12,21 +13,27 @@ from backends.errors import ClocheError
 from backends.evidence import journal
 from backends.policy import canonical
 from backends.snapshots import Claim, Finding
+from backends.snapshots_host import Fact, HostReport
 from backends.trees.values import Source
 
 
-def probe() -> tuple[Claim, ...]:
-    """Each tier and mechanism with the action that was just run for it."""
-    from backends.host import probes
+def report(*, fresh: bool = False, progress: Callable[[str], None] | None = None) -> HostReport:
+    """Facts, proofs and obstacles; from an earlier run where nothing changed since, unless ``fresh``."""
+    from backends.host import reporting
 
-    return probes.run()
+    return reporting.report(fresh=fresh, progress=progress)
 
 
-def facts() -> tuple[tuple[str, str, str], ...]:
-    """What was seen of this host without trying anything: id, name and value."""
+def probe(*, fresh: bool = False) -> tuple[Claim, ...]:
+    """Each tier and its claims with what came of the action that was run for it."""
+    return report(fresh=fresh).claims()
+
+
+def facts() -> tuple[Fact, ...]:
+    """What was seen of this host without trying anything."""
     from backends.host.facts import gather
 
-    return tuple((fact.id, fact.text, fact.value) for fact in gather())
+    return gather()
 
 
 def doctor(paths: BoxPaths | None, repository_key: str | None) -> tuple[Finding, ...]:

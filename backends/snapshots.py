@@ -330,13 +330,19 @@ class UnapplyOutcome(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """One row of a check that a person asked for (doctor, verify, policy check)."""
+    """One row of a check that a person asked for (doctor, verify, policy check).
+
+    The last three are of doctor alone: ``fix`` names a safe repair that ``--fix`` makes.
+    """
 
     id: str
-    verdict: str  # ok, warn, fail
+    verdict: str  # the severity: ok, note (worth knowing), warn, fail (a claim does not hold)
     text: str
     evidence: str
-    remedy: str  # "" when nothing is to be done
+    remedy: str  # "" when nothing is to be done; of doctor a command where there is one
+    why: str = ""  # why it matters
+    fix: str = ""  # "": none is offered
+    subject: str = ""  # "host", or the key of a box
 
 
 class RemovalOutcome(NamedTuple):

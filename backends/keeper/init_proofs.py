@@ -13,8 +13,10 @@ import select
 import signal
 import socket
 import time
+from collections.abc import Callable
 from typing import NoReturn
 
+from backends import injected
 from backends.kernel import namespaces
 from backends.kernel.capabilities import CAPABILITY_SETS
 from backends.kernel.syscalls import syscall
@@ -23,6 +25,7 @@ from backends.values import Claim
 
 PROVED, FAILED = "proved", "failed"
 PATIENCE = 10.0  # seconds for all proofs
+EACH = 5.0  # seconds for one of them: a proof that hangs is one that failed
 _NOBODYS_HOST = ("192.0.2.1", 9)  # TEST-NET-1 of RFC 5737, discard
 
 
@@ -37,6 +40,13 @@ class Promises(NamedTuple):
     sizes: tuple[tuple[str, int], ...]  # private folders and their bounds in bytes
     host_network: int  # inode of the host's network namespace
     refused: tuple[tuple[str, int], ...] = ()  # destinations that a private network must refuse at once
+
+
+Proof = tuple[str, str, Callable[[Promises], str]]
+"""Id, claim, and the action: it returns its evidence, or raises ``Failed`` or ``OSError``."""
+
+more: tuple[Proof, ...] = ()
+"""What a probe has tried beside :data:`PROOFS`; set in its own process before it launches a box."""
 
 
 class Failed(Exception):
@@ -103,17 +113,33 @@ def _descend(promises: Promises, writer: int) -> NoReturn:
 
 
 def _all(promises: Promises) -> list[Claim]:
-    claims = {}
-    for ident, text, proof in sorted(PROOFS, key=lambda row: ORDER.index(row[0])):
-        began = time.perf_counter()
-        try:
-            result, evidence = PROVED, proof(promises)
-        except Failed as failure:
-            result, evidence = FAILED, str(failure)
-        except OSError as error:
-            result, evidence = FAILED, f"could not be tried: {error}"
-        claims[ident] = _claim(ident, text, result, evidence, time.perf_counter() - began)
-    return [claims[ident] for ident, _, _ in PROOFS]
+    signal.signal(signal.SIGALRM, _too_long)
+    proofs = {row[0]: row for row in (*PROOFS, *more)}
+    order = [*ORDER, *(row[0] for row in more)]
+    claims = {ident: _one(*proofs[ident], promises) for ident in order}
+    return [claims[ident] for ident in proofs]
+
+
+def _one(ident: str, text: str, proof: Callable[[Promises], str], promises: Promises) -> Claim:
+    began = time.perf_counter()
+    signal.setitimer(signal.ITIMER_REAL, EACH)
+    try:
+        if injected.meant("hang", ident):
+            time.sleep(PATIENCE)
+        result, evidence = PROVED, proof(promises)
+        if injected.meant("proof", ident):
+            raise Failed(f"it was to fail{injected.MARK}; else: {evidence}")
+    except Failed as failure:
+        result, evidence = FAILED, str(failure)
+    except OSError as error:
+        result, evidence = FAILED, f"could not be tried: {error}"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return _claim(ident, text, result, evidence, time.perf_counter() - began)
+
+
+def _too_long(*_: object) -> NoReturn:
+    raise Failed(f"it gave no answer within {EACH:g} s{injected.MARK if injected.how('hang') else ''}")
 
 
 def _errno(error: OSError) -> str:

@@ -17,7 +17,7 @@ import socket
 import time
 from typing import NoReturn
 
-from backends import trace
+from backends import injected, trace
 from backends.keeper import init, init_protocol
 from backends.keeper.init import Settings
 from backends.keeper.init_protocol import Message
@@ -384,6 +384,7 @@ class _StageError(Exception):
 def _stage(stage: str, what: str, step: object) -> None:
     assert callable(step)
     try:
+        injected.strike(stage)
         step()
     except OSError as error:
         raise _StageError(stage, what, error) from error

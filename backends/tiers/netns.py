@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Sequence
 
+from backends import injected
 from backends.kernel import netlink
 from backends.kernel.nftables import RELAY_PORT
 from backends.record import NamedTuple
@@ -102,6 +103,7 @@ def _bound(
 def _filter(plan: NetworkPlan) -> socket.socket:
     what = _LOADED
     try:
+        injected.strike("nftables")
         sock = netlink.connect(netlink.NETLINK_NETFILTER)
         netlink.transact(sock, plan.batch, len(plan.labels))
         what = "the listed destinations are let pass"

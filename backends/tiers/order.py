@@ -11,7 +11,7 @@ import os
 import pickle
 from typing import Any
 
-from backends import trace
+from backends import injected, trace
 from backends.keeper.init import Settings
 from backends.keeper.init_proofs import Promises
 from backends.kernel import landlock
@@ -21,6 +21,7 @@ from backends.tiers.netns import NetworkPlan
 from backends.tiers.root import RootPlan
 
 _LENGTH = 4  # bytes that tell how long the opening is
+_HANDED = (landlock.ABI_VARIABLE, trace.VARIABLE, injected.VARIABLE)
 
 
 class Opening(NamedTuple):
@@ -36,20 +37,19 @@ class Opening(NamedTuple):
 
 def variables() -> tuple[tuple[str, str], ...]:
     """What of our environment a launch's first process goes by: it may be older than that."""
-    return tuple(
-        (name, os.environ[name]) for name in (landlock.ABI_VARIABLE, trace.VARIABLE) if name in os.environ
-    )
+    return tuple((name, os.environ[name]) for name in _HANDED if name in os.environ)
 
 
 def take_over(environment: tuple[tuple[str, str], ...]) -> None:
     """Go by ``environment``, and by nothing of the kind that was there before."""
     given = dict(environment)
-    for name in (landlock.ABI_VARIABLE, trace.VARIABLE):
+    for name in _HANDED:
         if name in given:
             os.environ[name] = given[name]
         elif name in os.environ:
             del os.environ[name]
     trace.begin(given.get(trace.VARIABLE, ""))
+    injected.begin(given.get(injected.VARIABLE, ""))
 
 
 class Order(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from backends import injected
 from backends.boxes.layout import state_dir
 from backends.kernel import landlock, syscalls
 from backends.policy.model import Policy
@@ -99,7 +100,8 @@ def host_refusals(policy: Policy) -> Iterable[Refusal]:
     if level < LANDLOCK_MINIMUM:
         yield Refusal(
             "tier",
-            f"Landlock ABI {LANDLOCK_MINIMUM} is needed, this kernel offers {level or 'none'}",
+            f"Landlock ABI {LANDLOCK_MINIMUM} is needed, this kernel offers {level or 'none'}"
+            + (injected.MARK if injected.how("landlock") else ""),
             remedy("landlock"),
         )
     elif policy.net.mode == "host" and level < LANDLOCK_HOST_NETWORK:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NoReturn
 
-from backends import trace
+from backends import injected, trace
 from backends.kernel import mounts, namespaces, shares
 from backends.kernel.mounts import MOUNT_ATTR_NODEV, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY
 from backends.kernel.shares import Share
@@ -212,6 +212,7 @@ class _Builder:
     @staticmethod
     def run(stage: str, what: str, step: Callable[[], None]) -> None:
         try:
+            injected.strike(stage)
             step()
         except OSError as error:
             raise BuildError(stage, what, error) from error

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from bench import document, fleet, livediff, many, relay, repository, results, rows, table
+from bench import document, fleet, livediff, many, relay, repository, results, rows, table, viewer
 from bench.acts import (
     Stage,
     command_line,
@@ -147,6 +147,11 @@ def changes(stage: Stage, options: argparse.Namespace) -> None:
     stage.sampler.add(rows.WATCHING, found.idle)
 
 
+def reviewing(stage: Stage, options: argparse.Namespace) -> None:
+    """A large diff in the review's viewer; one round there has many samples."""
+    viewer.add(stage.sampler, stage.peers.versions, min(options.rounds, 5))
+
+
 def through_relay(stage: Stage, options: argparse.Namespace) -> None:
     """Transfers and first bytes with the relay between and without."""
     found = relay.sample(options.rounds)
@@ -164,6 +169,7 @@ PARTS: dict[str, Callable[[Stage, argparse.Namespace], None]] = {
     "scale": scale,
     "fleet": beside,
     "livediff": changes,
+    "review": reviewing,
     "relay": through_relay,
 }
 

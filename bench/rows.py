@@ -29,8 +29,9 @@ RECORD = "Writing evidence"
 SIZE = "What one box keeps"
 SCALE = "Many live boxes"
 DIFF = "Seeing a change"
+REVIEW = "Reviewing a diff of 100,000 lines"
 RELAY = "Through the egress relay"
-GROUPS = (MAKE, ENGINE, COMMANDS, PEERS, LOOK, END, RECORD, SIZE, SCALE, DIFF, RELAY)
+GROUPS = (MAKE, ENGINE, COMMANDS, PEERS, LOOK, END, RECORD, SIZE, SCALE, DIFF, REVIEW, RELAY)
 
 WORKTREE = "git worktree add"
 BWRAP = "bwrap true"
@@ -53,6 +54,11 @@ KEY = "key press to paint, all boxes live"
 LISTED = "listing with 40 processes in each box"
 DRAWN = "a write inside until the workbench draws it"
 WATCHING = "a workbench that watches while nothing changes"
+OPENED, PAGED, FAR = "open the diff", "a page on", "to the end, or back"
+SELECTED, SEARCHED = "select all of it", "search all of it"
+DECIDED, DECIDED_ALL = "accept a hunk", "accept everything"
+HELD = "memory that the diff takes"
+GIT_DIFF, DELTA = "git diff of the same", "delta on the same"
 DIRECT, RELAYED, SPLICED = "throughput, direct", "throughput, relay", "throughput, splice(2)"
 FIRST_DIRECT, FIRST_RELAYED = "connect to first byte, direct", "connect to first byte, relay"
 ADDED = "what the relay adds to the first byte"
@@ -135,6 +141,22 @@ ROWS = (
     Row(LISTED, SCALE, "`Engine.boxes` of these boxes with all their processes", aim=30),
     Row(DRAWN, DIFF, "the end of the write in the box until the new line is drawn, 5,000 files", aim=150),
     Row(WATCHING, DIFF, "processor time of the workbench in 5 s with its Changes open", unit="%"),
+    Row(
+        OPENED,
+        REVIEW,
+        "from the patch in memory to a drawn screen of 160x50, with the search for misleading characters",
+        GIT_DIFF,
+        aim=100,
+    ),
+    Row(PAGED, REVIEW, "one page down, lexed and drawn; 30 a second are 33 ms each", aim=33),
+    Row(FAR, REVIEW, "from the first line to the last, drawn, or the other way"),
+    Row(SELECTED, REVIEW, "a range over all lines, drawn", GIT_DIFF),
+    Row(SEARCHED, REVIEW, "every row that holds a word is found, and the first drawn"),
+    Row(DECIDED, REVIEW, "one hunk accepted or opened again: kept on disk, then drawn", aim=50),
+    Row(DECIDED_ALL, REVIEW, "all lines of all files accepted: kept on disk, then drawn"),
+    Row(HELD, REVIEW, "growth in PSS of a process that holds patch and rows", unit="MiB", aim=20),
+    Row(GIT_DIFF, REVIEW, "`git diff`, the whole command, its output thrown away"),
+    Row(DELTA, REVIEW, "`delta` given that patch, its output thrown away", GIT_DIFF),
     Row(DIRECT, RELAY, "bytes a second between two processes over loopback", unit="MB/s"),
     Row(RELAYED, RELAY, "the same through the relay", DIRECT, "MB/s", least_ratio=0.6),
     Row(SPLICED, RELAY, "the same through a relay that does nothing but splice(2)", DIRECT, "MB/s"),

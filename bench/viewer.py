@@ -1,4 +1,4 @@
-"""The diff of the review on a generated difference of 100,000 lines, beside ``git diff`` on the same.
+"""The review's diff on a generated difference of 100,000 lines, beside ``git diff`` and delta on the same.
 
 The view is drawn by the workbench's own widgets on a terminal of 160x50 that takes whatever is written; a
 sample ends when the loop has nothing left to draw.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -27,8 +28,12 @@ from backends.boxes.layout import BoxPaths
 from backends.gate.patch import ACCEPTED, REJECTED, UNDECIDED, Choice, everything, read
 from backends.snapshots import Diff, DiffStat, FileChange, SnapshotInfo
 from backends.verbs.reviewing import Desk
+from bench import rows
 from bench.measure import pss
+from bench.peer import Absent, Command
+from bench.peer_delta import ARGUMENTS, delta
 from bench.repository import QUIET, commit, git
+from bench.results import Sampler
 from themes.palettes import DARK
 from widgets.diff_view import DiffView
 from widgets.patch import index_patch
@@ -39,7 +44,8 @@ LINES = 100_000
 FILES = 20
 PAGES = 60
 SIZE = (160, 50)
-STYLES = Path(__file__).resolve().parents[1] / "themes"
+ROOT = Path(__file__).resolve().parents[1]
+STYLES = ROOT / "themes"
 LIMITS = ("open: under 0.1 s", "page: 30 a second", "memory: under 20 MB more", "decide: under 50 ms")
 
 
@@ -57,7 +63,13 @@ class Samples(NamedTuple):
     decide_all: list[float]  # the same of everything
     memory: list[int]
     git_diff: list[float]  # the whole command, its output thrown away
+    delta: list[float]  # the whole command, given the patch; nothing where it is not installed
     lines: int  # rows of the patch
+
+
+def nothing(lines: int = 0) -> Samples:
+    """No sample yet of a patch of so many rows."""
+    return Samples(*([] for _ in Samples._fields[:-1]), lines)
 
 
 class Drawn(App[None]):
@@ -194,31 +206,75 @@ def _desk(folder: Path, patch: bytes, paths: Sequence[bytes]) -> Desk:
 
 
 def measure(rounds: int = 5, lines: int = LINES, pages: int = PAGES) -> Samples:
-    """Samples of ``rounds`` rounds, in turn with ``git diff``."""
+    """Samples of ``rounds`` rounds, in turn with ``git diff`` and, where it is installed, delta."""
+    peer = delta()
     with tempfile.TemporaryDirectory(prefix="cb-viewer-") as folder:
         path, patch, paths = difference(Path(folder), lines)
-        samples = Samples([], [], [], [], [], [], [], [], [], [], [], patch.count(b"\n"))
-        nothing = Samples([], [], [], [], [], [], [], [], [], [], [], 0)
-        asyncio.run(_round(patch[: patch.find(b"\ndiff --git ") + 1], paths[:1], nothing, 2))  # warm
+        samples = nothing(patch.count(b"\n"))
+        first = patch[: patch.find(b"\ndiff --git ") + 1]
+        asyncio.run(_round(first, paths[:1], nothing(), 2))  # warm
         for _ in range(rounds):
             asyncio.run(_round(patch, paths, samples, pages))
-            begin = time.perf_counter()
-            subprocess.run(
-                ["git", "diff", "--no-color", "HEAD^", "HEAD"],
-                cwd=path,
-                env={**os.environ, **QUIET},
-                stdout=subprocess.DEVNULL,
-                check=True,
-            )
-            samples.git_diff.append(time.perf_counter() - begin)
+            samples.git_diff.append(_piped(["git", "diff", "--no-color", "HEAD^", "HEAD"], path, b""))
+            if isinstance(peer, Command):
+                samples.delta.append(_piped([peer.argv[0], *ARGUMENTS], path, patch))
     return samples
 
 
+def _piped(argv: Sequence[str], cwd: Path, given: bytes) -> float:
+    """Seconds of a command that reads ``given``, its output thrown away."""
+    begin = time.perf_counter()
+    subprocess.run(
+        argv, cwd=cwd, env={**os.environ, **QUIET}, input=given, stdout=subprocess.DEVNULL, check=True
+    )
+    return time.perf_counter() - begin
+
+
+def apart(rounds: int, lines: int = LINES, pages: int = PAGES) -> Samples:
+    """The same, each round in a process of its own: what one leaves in memory the next would not have to
+    ask for. ``SystemExit`` with what a round said when it fails.
+    """
+    together = nothing()
+    for _ in range(rounds):
+        argv = [sys.executable, "-m", "bench.viewer", "--json", "1", str(lines), str(pages)]
+        done = subprocess.run(argv, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"the viewer's round ended with {done.returncode}: {done.stderr[-2000:]!r}")
+        found = Samples(*json.loads(done.stdout))
+        together = Samples(*(a + b for a, b in zip(together[:-1], found[:-1], strict=True)), found.lines)
+    return together
+
+
+def add(sampler: Sampler, versions: dict[str, str], rounds: int, lines: int = LINES) -> None:
+    """Every row about the viewer; delta's says why where it has no samples."""
+    found = apart(rounds, lines)
+    opened = (sum(parts) for parts in zip(found.parse, found.survey, found.open, strict=True))
+    sampler.add(rows.OPENED, *opened)
+    sampler.add(rows.PAGED, *found.page)
+    sampler.add(rows.FAR, *found.far)
+    sampler.add(rows.SELECTED, *found.select_all)
+    sampler.add(rows.SEARCHED, *found.search)
+    sampler.add(rows.DECIDED, *found.decide)
+    sampler.add(rows.DECIDED_ALL, *found.decide_all)
+    sampler.add(rows.HELD, *found.memory)
+    sampler.add(rows.GIT_DIFF, *found.git_diff)
+    peer = delta()
+    if isinstance(peer, Absent):
+        sampler.miss(rows.DELTA, peer.reason)
+    else:
+        sampler.add(rows.DELTA, *found.delta)
+        versions["delta"] = peer.version
+
+
 def main() -> int:
-    found = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    words = [word for word in sys.argv[1:] if word != "--json"]
+    found = measure(*(int(word) for word in words))
+    if "--json" in sys.argv:
+        print(json.dumps(found))
+        return 0
     print(f"{found.lines:,} lines of patch; " + "; ".join(LIMITS))
     for name, values in found._asdict().items():
-        if isinstance(values, list):
+        if isinstance(values, list) and values:
             scale, unit = (1 << 20, "MB") if name == "memory" else (0.001, "ms")
             ordered = sorted(value / scale for value in values)
             print(f"{name:<12} median {median(ordered):8.1f} {unit}   most {ordered[-1]:8.1f} {unit}")

@@ -114,14 +114,30 @@ def export(context: Context, args: argparse.Namespace) -> int:
         raise UsageError(
             "cloche export cannot be read", "no folder is given", "cloche export BOX --out DIR", code="usage"
         )
+    if args.sign == "" or (args.sign and args.no_sign):
+        raise UsageError(
+            "cloche export cannot be read",
+            "--sign is empty" if args.sign == "" else "--sign and --no-sign exclude each other",
+            "cloche export BOX --out DIR --sign KEY",
+            code="usage",
+        )
     context.warn_unconfined(args.box)
-    done = context.engine.export(args.box, Path(args.out), args.force, args.series)
+    done = context.engine.export(
+        args.box,
+        Path(args.out),
+        args.force,
+        args.series,
+        sign="" if args.no_sign else args.sign,
+        prompt=os.isatty(0) and os.isatty(2),
+    )
     if context.json:
         key = context.engine.find(args.box).key
         context.document(box=key, out=done.out, files=done.files, snapshot=done.snapshot)
     else:
         for name in done.files:
-            context.say(visible(str(Path(done.out) / name)))
+            context.say(
+                visible(str(Path(done.out) / name) if Path(done.out).is_dir() else f"{done.out}: {name}")
+            )
         context.note(f"check it again with: cloche verify {done.out}")
     return 0
 
@@ -277,5 +293,5 @@ def unapply(context: Context, args: argparse.Namespace) -> int:
 
 def verify(context: Context, args: argparse.Namespace) -> int:
     """``cloche verify DIR``."""
-    rows = context.engine.verify(Path(args.folder))
+    rows = context.engine.verify(Path(args.folder), args.signers)
     return findings(context, rows, folder=args.folder)

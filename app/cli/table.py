@@ -38,6 +38,12 @@ VERBS: tuple[Verb, ...] = (
             _ROW,
             Field("policy_digest", "string", "SHA-256 of policy.json"),
             Field("root", "string", "folder of the box"),
+            Field(
+                "reasoning",
+                "object or null",
+                "with `--tier auto`: profile, tier, why, age of the proofs, and rows (tier, state, why, remedy, "
+                "proof, start in seconds)",
+            ),
         ),
         (
             Param(
@@ -62,7 +68,9 @@ VERBS: tuple[Verb, ...] = (
             Param(("--expires",), "when it should be gone: 90m, 8h, 3d", metavar="TIME", default=""),
             Param(("command",), "first command of the box, after --; its exit code passes", "after", "CMD"),
         ),
-        "A detached box can be exported; it cannot be applied. A failure at any step leaves nothing behind.",
+        "A detached box can be exported; it cannot be applied. A failure at any step leaves nothing behind. "
+        "`--tier auto` takes a tier only when a box of it ran on this host, and says on standard error why it "
+        "takes this one and none of the others.",
     ),
     Verb(
         "run",
@@ -267,15 +275,24 @@ VERBS: tuple[Verb, ...] = (
     Verb(
         "export",
         "decide",
-        "Write patch.diff, report.md and receipt.json of a proposal.",
+        "Write patch.diff, report.md and receipt.json of a proposal, signed when you ask.",
         "gate:export",
         "cloche.export/1",
-        (BOX_FIELD, Field("out", "string", "the folder"), Field("files", "list", "names in it"), _SNAPSHOT),
+        (
+            BOX_FIELD,
+            Field("out", "string", "folder or file"),
+            Field("files", "list", "names in it"),
+            _SNAPSHOT,
+        ),
         (
             BOX,
-            Param(("--out",), "folder to write, new or empty", metavar="DIR"),
+            Param(("--out",), "folder to write, new or empty; or one file, NAME.tar", metavar="DIR"),
             Param(("--force",), "write into a folder that holds something", "flag"),
             Param(("--series",), "also the box's commits, each a mail for `git am`", "flag"),
+            Param(
+                ("--sign",), "sign the receipt: your SSH key, or a public key in your agent", metavar="KEY"
+            ),
+            Param(("--no-sign",), "do not sign, whatever config.toml says (`sign`)", "flag"),
         ),
         "The mails are `0001-....patch` and so on: `git am DIR/0*.patch` makes commits with the same files, "
         "messages and authors. Each is tried before it is written; where one would not come back the same "
@@ -285,7 +302,7 @@ VERBS: tuple[Verb, ...] = (
     Verb(
         "verify",
         "decide",
-        "Check an exported folder again: hashes and chain.",
+        "Check an export again, a folder or a file: hashes, signature and chain.",
         "gate:verify",
         "cloche.verify/1",
         (
@@ -293,7 +310,16 @@ VERBS: tuple[Verb, ...] = (
             Field("ok", "boolean", "false when a finding failed (exit 1)"),
             Field("findings", "list", "`id`, `verdict` (ok, warn, fail), `text`, `evidence`, `remedy`"),
         ),
-        (Param(("folder",), "folder that export wrote", "positional", "DIR"),),
+        (
+            Param(("folder",), "folder or file that export wrote", "positional", "DIR"),
+            Param(
+                ("--signers",),
+                "file that says whose signatures count (ssh-keygen(1), ALLOWED SIGNERS)",
+                metavar="FILE",
+            ),
+        ),
+        "With a file of signers (or `signers` in config.toml) a receipt that none of them signed is a "
+        "failure; without one, whose key signed is only told.",
     ),
     Verb(
         "abort",

@@ -1,6 +1,6 @@
-"""Whether an exported folder is what was exported: its files by hash, its journal by chain, count and head.
+"""Whether an export is what was exported: files by hash, signature by key, journal by chain, count and head.
 
-The folder may come from anywhere, so it is read as hostile: plain files only, no links, bounded sizes.
+It may come from anywhere, so it is read as hostile (:mod:`backends.evidence.packed`).
 """
 
 from __future__ import annotations
@@ -8,38 +8,51 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from backends.errors import ClocheError, UsageError
 from backends.evidence import journal as journals
+from backends.evidence import sshsig
 from backends.evidence.chain import canonical
+from backends.evidence.packed import Bundle, opened
 from backends.evidence.receipts import tally_value
 from backends.evidence.tally import project
 from backends.snapshots import Finding, NotObserved
 
 RECEIPT = "receipt.json"
+SIGNATURE = sshsig.SIGNATURE
 ARTEFACTS = ("patch.diff", "report.md")
 SERIES = re.compile(r"[0-9]{4,6}-[A-Za-z0-9._-]{1,60}\.patch")  # of backends.gate.commits.mail
 RECEIPT_LIMIT = 64 << 20  # bytes
 
 
-def read_receipt(folder: Path) -> dict[str, Any]:
-    """The receipt of an exported folder. ``UsageError`` when there is none that this version can read."""
+def read_receipt(bundle: Bundle) -> tuple[dict[str, Any], bytes]:
+    """The receipt of an export, and its bytes. ``UsageError`` when there is none that can be read."""
     try:
-        with _open(folder / RECEIPT) as stream:
-            value = json.loads(stream.read(RECEIPT_LIMIT))
+        text = bundle.read(RECEIPT, RECEIPT_LIMIT)
+        value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except FileNotFoundError as error:
-        raise _unusable(folder, f"there is no {RECEIPT} in it", "cloche export BOX --out DIR") from error
+        raise _unusable(bundle, f"there is no {RECEIPT} in it", "cloche export BOX --out DIR") from error
     except (ValueError, RecursionError) as error:
-        raise _unusable(folder, f"its {RECEIPT} is not JSON", "export it again") from error
+        raise _unusable(bundle, f"its {RECEIPT} is not JSON", "export it again") from error
     if not isinstance(value, dict) or value.get("version") != 1 or value.get("kind") != "export":
-        raise _unusable(folder, f"its {RECEIPT} is not an export receipt of version 1", "use a newer Cloche")
+        raise _unusable(bundle, f"its {RECEIPT} is not an export receipt of version 1", "use a newer Cloche")
+    return value, text
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are there once: of two, readers would disagree about which one counts."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a name is there twice")
     return value
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def series_of(receipt: Mapping[str, Any]) -> tuple[str, ...]:
@@ -51,27 +64,44 @@ def series_of(receipt: Mapping[str, Any]) -> tuple[str, ...]:
 def earlier_series(folder: Path) -> set[str]:
     """The same of what was exported into a folder before, as far as it says so."""
     try:
-        return set(series_of(read_receipt(folder)))
-    except (UsageError, OSError):
+        with opened(folder) as bundle:
+            return set(series_of(read_receipt(bundle)[0]))
+    except ClocheError:
         return set()
 
 
-def box_of(folder: Path) -> str:
-    """The key of the box that the folder says it came from: a claim, to look for the journal by."""
-    box = read_receipt(folder).get("box")
+def box_of(path: Path) -> str:
+    """The key of the box that an export says it came from: a claim, to look for the journal by."""
+    with opened(path) as bundle:
+        box = read_receipt(bundle)[0].get("box")
     return str(box.get("key", "")) if isinstance(box, dict) else ""
 
 
 def verify_bundle(
-    folder: Path, journal: Path | None = None, anchors: Iterable[tuple[str, int, str]] = ()
+    path: Path,
+    journal: Path | None = None,
+    anchors: Iterable[tuple[str, int, str]] = (),
+    signers: Path | None = None,
 ) -> tuple[Finding, ...]:
-    """Check an exported folder again, one row for each thing looked at.
+    """Check an export again, a folder or a single file, one row for each thing looked at.
 
     ``journal`` is the box's journal where this host has it. ``anchors`` are other records of how far that
-    journal reached (where from, count, head): the manifest's and the source repository's.
+    journal reached (where from, count, head): the manifest's and the source repository's. ``signers`` is a
+    file that says whose keys count (ssh-keygen(1), ALLOWED SIGNERS); then the receipt has to be signed.
     """
-    receipt = read_receipt(folder)
-    rows = [*_artefacts(folder, receipt), _policy(receipt)]
+    with opened(path) as bundle:
+        return check_bundle(bundle, journal, anchors, signers)
+
+
+def check_bundle(
+    bundle: Bundle,
+    journal: Path | None = None,
+    anchors: Iterable[tuple[str, int, str]] = (),
+    signers: Path | None = None,
+) -> tuple[Finding, ...]:
+    """As :func:`verify_bundle`, of an export that is open."""
+    receipt, text = read_receipt(bundle)
+    rows = [*_artefacts(bundle, receipt), _policy(receipt), *_signature(bundle, text, signers)]
     if journal is None or not journal.exists():
         rows.append(
             Finding(
@@ -81,24 +111,37 @@ def verify_bundle(
             )
         )  # fmt: skip
         return tuple(rows)
-    return (*rows, *_journal(folder, receipt, journal, anchors))
+    own = hashlib.sha256(text).hexdigest()
+    return (*rows, *_journal(receipt, own, journal, anchors))
 
 
-def _artefacts(folder: Path, receipt: Mapping[str, Any]) -> Iterator[Finding]:
+def _signature(bundle: Bundle, receipt: bytes, signers: Path | None) -> Iterator[Finding]:
+    try:
+        signature = bundle.read(SIGNATURE, sshsig.LARGEST)
+    except FileNotFoundError:
+        if signers is None:
+            return
+        signature = None
+    from backends.evidence import signing  # an export without a signature needs none of it
+
+    yield from signing.findings(receipt, signature, signers)
+
+
+def _artefacts(bundle: Bundle, receipt: Mapping[str, Any]) -> Iterator[Finding]:
     listed = receipt.get("artefacts")
     listed = listed if isinstance(listed, dict) else {}
     series = series_of(receipt)
     for name in (*ARTEFACTS, *series):
         facts = listed.get(name)
         wanted = facts.get("sha256") if isinstance(facts, dict) else None
-        found = _hash(folder / name)
+        found = bundle.hash(name)
         if wanted is None:
             yield _fail(name, "the receipt names no hash for it")
         elif found != wanted:
             yield _fail(name, f"its SHA-256 is {found}, the receipt says {str(wanted)[:80]}")
         else:
             yield Finding(name, "ok", f"{name} is what the receipt names", f"SHA-256 {found}", "")
-    extra = sorted({p.name for p in folder.iterdir()} - {RECEIPT, *ARTEFACTS, *series})
+    extra = sorted(set(bundle.names()) - {RECEIPT, SIGNATURE, *ARTEFACTS, *series})
     if extra:
         said = ", ".join(extra[:5])
         yield Finding(
@@ -118,7 +161,7 @@ def _policy(receipt: Mapping[str, Any]) -> Finding:
 
 
 def _journal(
-    folder: Path, receipt: Mapping[str, Any], journal: Path, anchors: Iterable[tuple[str, int, str]]
+    receipt: Mapping[str, Any], own: str, journal: Path, anchors: Iterable[tuple[str, int, str]]
 ) -> Iterator[Finding]:
     said = receipt.get("journal")
     said = said if isinstance(said, dict) else {}
@@ -136,7 +179,6 @@ def _journal(
                 f"{result.count} records, head {result.head}", "",
             )  # fmt: skip
     yield _tally(receipt, journal, count)
-    own = _hash(folder / RECEIPT)
     if own in set(_exported(journal)):
         yield Finding(RECEIPT, "ok", "the journal recorded this very receipt", f"SHA-256 {own}", "")
     else:
@@ -176,30 +218,5 @@ def _fail(what: str, why: str) -> Finding:
     )
 
 
-def _unusable(folder: Path, why: str, remedy: str) -> ClocheError:
-    return UsageError(f"{folder} cannot be verified", why, remedy, code="no-export")
-
-
-def _open(path: Path) -> Any:
-    # A pipe in the folder must not hang whoever looks at it.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise UsageError(
-            f"{path.name} cannot be verified", "it is no plain file", "export again",
-            code="no-export",
-        )  # fmt: skip
-    return os.fdopen(descriptor, "rb")
-
-
-def _hash(path: Path) -> str:
-    """SHA-256 of a plain file, or the words for why there is none."""
-    try:
-        with _open(path) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except FileNotFoundError:
-        return "missing"
-    except UsageError as error:
-        return error.why
-    except OSError as error:
-        return os.strerror(error.errno or 0)
+def _unusable(bundle: Bundle, why: str, remedy: str) -> ClocheError:
+    return UsageError(f"{bundle.shown} cannot be verified", why, remedy, code="no-export")

@@ -209,4 +209,8 @@ FILE_KEYS: tuple[FileKey, ...] = (
     FileKey("profile", "text", "Profile of a box that is made without `--profile`.", False),
     FileKey("theme", "text", "Theme of the workbench.", True),
     FileKey("keymap", "table", "Keys of the workbench: the id of an action to the key that runs it.", True),
+    FileKey(
+        "sign", "text", "Key that signs the receipts of exports: its file, or that of the public key.", True
+    ),
+    FileKey("signers", "text", "File that says whose signatures of receipts count.", True),
 )

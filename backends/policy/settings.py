@@ -8,11 +8,13 @@ from backends.policy.files import ProfileFile, user_file
 
 
 class Settings(NamedTuple):
-    """How the user wants the workbench. Empty texts and pairs leave the default."""
+    """How the user wants the workbench and exports. Empty texts and pairs leave the default."""
 
     profile: str  # of a box made without --profile
     theme: str
     keymap: tuple[tuple[str, str], ...]  # id of an action, the key that runs it
+    sign: str = ""  # file of the key that signs receipts
+    signers: str = ""  # file of allowed signers
 
 
 def settings(file: ProfileFile | None = None) -> Settings:
@@ -21,4 +23,5 @@ def settings(file: ProfileFile | None = None) -> Settings:
     stated = file.settings if file is not None else ()
     texts = {one.path: str(one.value) for one in stated if not one.name}
     keymap = tuple(sorted((one.name, str(one.value)) for one in stated if one.path == "keymap"))
-    return Settings(texts.get("profile", ""), texts.get("theme", ""), keymap)
+    profile, theme, sign, signers = (texts.get(key, "") for key in ("profile", "theme", "sign", "signers"))
+    return Settings(profile, theme, keymap, sign, signers)

@@ -77,16 +77,29 @@ class Gates(ABC):
 
         return blobs.blob(self.find(ref), oid)
 
-    def export(self, ref: str, out: Path, force: bool = False, series: bool = False) -> ExportOutcome:
-        """Write ``patch.diff``, ``report.md`` and ``receipt.json`` of the proposal into ``out``.
+    def export(
+        self,
+        ref: str,
+        out: Path,
+        force: bool = False,
+        series: bool = False,
+        *,
+        sign: str | None = None,
+        prompt: bool = False,
+    ) -> ExportOutcome:
+        """Write ``patch.diff``, ``report.md`` and ``receipt.json`` of the proposal into ``out``: a folder, or
+        where its name ends in ``.tar`` a single file.
 
-        With ``series`` also the box's commits, each as a mail for ``git am``. ``Refused`` when a check of the
-        gate refuses, ``out`` holds anything and ``force`` is not given, or a commit cannot be such a mail.
+        With ``series`` also the box's commits, each as a mail for ``git am``. ``sign`` is the file of the key
+        that signs the receipt, "" for none, ``None`` for what the person's configuration says; ``prompt``: a
+        passphrase can be asked on the terminal. ``Refused`` when a check of the gate refuses, ``out`` holds
+        anything and ``force`` is not given, a commit cannot be such a mail, or the key does not sign.
         """
         from backends.verbs import outcome
 
-        paths = self.find(ref)
-        return outcome.export(paths, self._list().row(paths), self.cwd / out, force, series)
+        paths, row = self.find(ref), self._list().row(self.find(ref))
+        key = outcome.key_of(sign, self.cwd)
+        return outcome.export(paths, row, self.cwd / out, force, series=series, sign=key, prompt=prompt)
 
     def plan_apply(self, ref: str, **how: Unpack[Applying]) -> ApplyPlan:
         """The commit that ``apply`` with the same arguments would make, of the accepted part where there is
@@ -176,11 +189,15 @@ class Gates(ABC):
 
         return interdiffs.interdiff(self.find(ref))
 
-    def verify(self, folder: Path) -> tuple[Finding, ...]:
-        """Check an exported folder again: hashes, and the chain of its receipt."""
+    def verify(self, bundle: Path, signers: str | None = None) -> tuple[Finding, ...]:
+        """Check an export again, a folder or a single file: hashes, signature, the chain of its receipt.
+
+        ``signers`` is a file of allowed signers (ssh-keygen(1)): the receipt has to be signed by one of them.
+        "" is none, ``None`` what the person's configuration says.
+        """
         from backends.verbs import outcome
 
-        return outcome.verify(self.cwd / folder)
+        return outcome.verify(self.cwd / bundle, outcome.signers_of(signers, self.cwd))
 
     def compare(self, refs: Sequence[str]) -> Comparison:
         """Boxes side by side: of each its proposal, or what it holds at this moment, and its evidence.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Trial,
         UnapplyOutcome,
     )
+    from backends.snapshots_choice import Reasoning
     from backends.snapshots_compare import Comparison
     from backends.snapshots_moved import RebaseOutcome, UnapplyPlan
     from backends.snapshots_request import RequestOutcome
@@ -79,6 +80,7 @@ class EngineLike(Protocol):
     def snapshot_diff(self, ref: str, *, still: bool = True) -> Diff: ...
     def watch_tree(self, ref: str) -> TreeWatchLike: ...
     def create(self, request: NewBox) -> BoxRow: ...
+    def reasoning(self, request: NewBox) -> Reasoning: ...
     def open_shell(
         self,
         ref: str,

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         SessionRow,
         Tally,
     )
+    from backends.snapshots_choice import Reasoning
     from backends.snapshots_host import Fact, HostReport
     from backends.trees.values import Source
     from backends.trees.watch import TreeWatch
@@ -213,6 +214,15 @@ class Engine(Explains, Gates):
         from backends.verbs import creation
 
         return self._list().row(creation.create(request, self.cwd))
+
+    def reasoning(self, request: NewBox) -> Reasoning:
+        """Each tier beside the profile of ``request`` on this host, and which of them auto takes, and why.
+
+        Runs the host's proofs where no kept answer holds. ``UsageError`` for a profile written wrongly.
+        """
+        from backends.verbs import reasoning
+
+        return reasoning.reason(request, self.cwd)
 
     def make(self, request: NewBox) -> BoxPaths:
         """As :meth:`create`, for who needs no row of it."""

@@ -50,15 +50,21 @@ def new(context: Context, args: argparse.Namespace) -> int:
         expires=time.time() + duration(args.expires) if args.expires else None,
     )
     context.engine.warm()
+    reasoning = context.engine.reasoning(request) if request.tier == "auto" else None
     row = context.engine.create(request)
     if context.json:
         paths = context.engine.find(row.key)
         stream = sys.stderr if args.command else sys.stdout  # a command's output is its own
         members = {"policy_digest": context.engine.policy_digest(row.key), "root": str(paths.root)}
-        context.document_to(stream, {"box": row, **members})
+        context.document_to(stream, {"box": row, **members, "reasoning": reasoning})
     elif not args.command:
         context.say(row.name)
     if not context.json:
+        if reasoning is not None:
+            from backends.tiers.choosing import sentences
+
+            for sentence in sentences(reasoning):
+                context.note(sentence)
         _tell(context, row, ran=bool(args.command))
     if args.command:
         from app.cli.run import carry_out

@@ -49,7 +49,7 @@ def settle(
         foreign=_file_of_base(place, base, request.rev),
         protected=(Path(place.common_dir), paths.root),
     )
-    resolved = with_proved_tier(resolved)
+    resolved = with_proved_tier(resolved, executed=request.tier == "auto")
     text = canonical.encode(resolved.policy)
     return Settled(resolved.policy, text, canonical.digest(text), explain.encode_sources(resolved.sources))
 
@@ -73,10 +73,18 @@ def _file_of_base(place: Source, base: Callable[[], Base], rev: str) -> tuple[st
     return f"{REPOSITORY_FILE} of {commit[:12]}", git.run("cat-file", "blob", name)
 
 
-def with_proved_tier(resolved: Resolved) -> Resolved:
-    """``resolved`` with the tier that a box made now would get; ``Refused`` when it cannot be had here."""
+def with_proved_tier(resolved: Resolved, *, executed: bool = False) -> Resolved:
+    """``resolved`` with the tier that a box made now would get; ``Refused`` when it cannot be had here.
+
+    ``executed``: a person asked for auto by name, and a tier counts only when a box of it ran here. Where the
+    profile leaves it to auto nothing is run first: each launch proves its claims, or is refused.
+    """
     if resolved.policy.tier == "auto":
-        return with_tier(resolved, auto.choose(resolved.policy).tier)
+        if not executed:
+            return with_tier(resolved, auto.choose(resolved.policy).tier)
+        from backends.verbs import reasoning
+
+        return with_tier(resolved, auto.choose(resolved.policy, verdict=reasoning.proved()).tier)
     _require(resolved.policy)
     return resolved
 

@@ -42,6 +42,7 @@ from tests.workbench.frozen_apply import FrozenActs
 from tests.workbench.frozen_compare import FrozenCompare
 from tests.workbench.frozen_desk import FrozenDesk, desk_paths
 from tests.workbench.frozen_diff import CHANGES, CHECKS, DIFF, PATCH
+from tests.workbench.frozen_host import FrozenHost
 
 __all__ = ["CHANGES", "CHECKS", "DIFF", "PATCH"]
 
@@ -336,7 +337,7 @@ class Still:
         self.closed = True
 
 
-class FrozenEngine(FrozenActs, FrozenAnswers, FrozenCompare):
+class FrozenEngine(FrozenActs, FrozenAnswers, FrozenCompare, FrozenHost):
     (
         Claim(
             "process",

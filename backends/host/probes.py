@@ -22,11 +22,12 @@ from backends.keeper import init_protocol
 from backends.keeper.init_protocol import Message, ProtocolError
 from backends.kernel import cgroups, landlock, notify, seccomp
 from backends.policy.model import EnvPolicy, FsPolicy, NetPolicy, Policy, Resources
+from backends.record import NamedTuple
 from backends.snapshots import Claim
 from backends.tiers.planning import filter_spec
 from backends.tiers.protocol import LaunchSpec, LiveBox, Tier
 from backends.trees.remove import remove
-from backends.values import ProcessId
+from backends.values import Enforcement, ProcessId
 
 PROVED, FAILED = "proved", "failed"
 PATIENCE = 15.0  # seconds that one probe may take
@@ -110,7 +111,23 @@ def stale() -> tuple[Path, ...]:
     return tuple(left)
 
 
+class Tried(NamedTuple):
+    """What a box that was started for a look proved, and what became of each value of its policy."""
+
+    proofs: tuple[Claim, ...]
+    enforcement: tuple[Enforcement, ...]
+
+
 def _try(tier: Tier) -> tuple[Claim, ...]:
+    return under(tier, _policy(tier.name)).proofs
+
+
+def under(tier: Tier, policy: Policy) -> Tried:
+    """Start an empty box under ``policy`` as a launch does, hear its proofs, run a program in it, end it.
+
+    Raises what a launch raises; ``ProbeError``, ``ProtocolError`` and ``OSError`` where the box of the probe
+    did not do what a box does.
+    """
     folder = Path(tempfile.mkdtemp(prefix=f"{_prefix(os.getpid())}-", dir=runtime_dir()))
     try:
         root = os.geteuid() == 0
@@ -123,9 +140,9 @@ def _try(tier: Tier) -> tuple[Claim, ...]:
         if root:
             for own in (paths.tree, paths.home):
                 os.chown(own, uid, gid)
-        live = tier.launch(LaunchSpec(paths, _policy(tier.name), "probe", uid, gid, detached=True))
+        live = tier.launch(LaunchSpec(paths, policy, "probe", uid, gid, detached=True))
         try:
-            return _Talk(live, tier).run()
+            return Tried(_Talk(live, policy).run(), live.enforcement)
         finally:
             _end(live)
     finally:
@@ -150,9 +167,9 @@ def _end(live: LiveBox) -> None:
 class _Talk:
     """Stands in for a keeper: answers notifications, hears ``ready``, runs one program."""
 
-    def __init__(self, live: LiveBox, tier: Tier) -> None:
+    def __init__(self, live: LiveBox, policy: Policy) -> None:
         self.live = live
-        self.spec = filter_spec(_policy(tier.name))
+        self.spec = filter_spec(policy)
         self.deadline = time.monotonic() + PATIENCE
         self.poll = select.poll()
         self.poll.register(live.control, select.POLLIN)

@@ -13,7 +13,7 @@ from backends.kernel import audit, cgroups, landlock
 from backends.tiers import etc, launcher, limits, planning, received
 from backends.tiers.limits import Held
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
-from backends.tiers.remedies import remedy
+from backends.tiers.remedies import explained
 
 if TYPE_CHECKING:
     from backends.tiers.networking import Networking
@@ -49,10 +49,11 @@ def start(
         trace.point("launch: boundary")
     except launcher.LaunchError as error:
         _give_up(held, heard)
+        reason, remedy = explained(error.stage, error.why)
         raise Refused(
             f"the {tier} tier cannot start box {spec.box_name}",
-            f"{error.what}: {error.why}",
-            remedy(error.stage),
+            f"{error.what}: {error.why} ({reason})",
+            remedy,
             code=f"launch-{error.stage}",
         ) from error
     except BaseException:

@@ -17,7 +17,7 @@ import pytest
 from backends.egress import artefact
 from backends.egress.artefact import Artefact
 from backends.errors import ClocheError, Refused
-from backends.host import probes
+from backends.host import causes, probes
 from backends.kernel import bpf, namespaces, netlink, nftables, seccomp
 from backends.tiers import auto, netns, supervised
 from tests.boundary import harness
@@ -122,7 +122,8 @@ def test_a_kernel_without_a_part_of_nf_tables(
     with pytest.raises(Refused) as refused, harness.box(SUPERVISED, tier=supervised.TIER):
         pass
     assert refused.value.code == "launch-nftables"
-    assert refused.value.why == f"the packet filter (nf_tables) is loaded: {label}: No such file or directory"
+    told = f"the packet filter (nf_tables) is loaded: {label}: No such file or directory"
+    assert refused.value.why == f"{told} ({causes.BY_ID['nftables'].why})"
     assert "modprobe" in refused.value.next_step
 
 

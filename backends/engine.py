@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from backends.boxes import store
 from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError
+from backends.verbs.doctors import Doctors
 from backends.verbs.explains import Explains
 from backends.verbs.gates import Gates
 from backends.verbs.values import NewBox, RunResult, SessionHandle, Streams, Terminal
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "NewBox", "RunResult", "SessionHandle", "Streams", "Terminal"]
 
 
-class Engine(Explains, Gates):
+class Engine(Explains, Gates, Doctors):
     """The engine as seen from one folder, which decides the repository that bare names belong to."""
 
     def __init__(self, cwd: Path | None = None) -> None:
@@ -364,9 +365,3 @@ class Engine(Explains, Gates):
         from backends.verbs import host
 
         return host.facts()
-
-    def doctor(self, ref: str | None = None) -> tuple[Finding, ...]:
-        """Whether the host, and the box if one is named, still keep their promises."""
-        from backends.verbs import host
-
-        return host.doctor(self.find(ref) if ref else None, self.repository_key)

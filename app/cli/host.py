@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from app.cli.context import Context
-from app.cli.render import findings
 
 
 def probe(context: Context, args: argparse.Namespace) -> int:
@@ -24,8 +23,3 @@ def probe(context: Context, args: argparse.Namespace) -> int:
         right=(4,),
     )
     return 0
-
-
-def doctor(context: Context, args: argparse.Namespace) -> int:
-    """``cloche doctor [BOX]``."""
-    return findings(context, context.engine.doctor(args.box))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from app.cli.table_apply import APPLY_VERBS
 from app.cli.table_compare import COMPARE_VERBS
 from app.cli.table_denials import DENIAL_VERBS
+from app.cli.table_doctor import DOCTOR_VERBS
 from app.cli.table_egress import EGRESS_VERBS
 from app.cli.table_request import REQUEST_VERBS
 from app.cli.table_review import REVIEW_VERBS
@@ -414,18 +415,7 @@ VERBS: tuple[Verb, ...] = (
             Field("facts", "list", "`id`, `text`, `value`: what was seen without trying anything"),
         ),
     ),
-    Verb(
-        "doctor",
-        "policy and host",
-        "Check whether the host, and a box, still keep their promises.",
-        "host:doctor",
-        "cloche.doctor/1",
-        (
-            Field("ok", "boolean", "false when a finding failed (exit 1)"),
-            Field("findings", "list", "`id`, `verdict`, `text`, `evidence`, `remedy`"),
-        ),
-        (_MAYBE_BOX,),
-    ),
+    *DOCTOR_VERBS,
     Verb(
         "demo",
         "make and use",

@@ -36,6 +36,12 @@ HOME_SECRETS: tuple[tuple[str, str], ...] = (
     (".npmrc", "your npm token"),
     (".pypirc", "your PyPI token"),
     (".local/share/keyrings", "your desktop's keyring"),
+    (".config/containers", "your registry credentials"),
+    (".config/doctl", "your DigitalOcean credentials"),
+    (".config/rclone", "your credentials for cloud storage"),
+    (".oci", "your Oracle Cloud credentials"),
+    (".terraform.d", "your Terraform credentials"),
+    (".vault-token", "your Vault token"),
 )
 
 HOST_SECRETS: tuple[tuple[str, str], ...] = (
@@ -45,6 +51,11 @@ HOST_SECRETS: tuple[tuple[str, str], ...] = (
     ("/var/lib/kubelet", "the kubelet's credentials and every pod's secrets"),
     ("/run/secrets/kubernetes.io", "the service account of this pod"),
     ("/var/run/secrets/kubernetes.io", "the service account of this pod"),
+    ("/etc/rancher", "the cluster administrator's credentials"),
+    ("/var/lib/rancher", "the cluster's keys and every pod's secrets"),
+    ("/var/lib/cloud", "what the cloud handed this machine at its first start, often with credentials"),
+    ("/var/lib/docker", "the files of every Docker container, with their secrets"),
+    ("/var/lib/containers", "the files of every Podman container of root, with their secrets"),
 )
 
 SOCKETS: tuple[tuple[str, str], ...] = (
@@ -54,7 +65,16 @@ SOCKETS: tuple[tuple[str, str], ...] = (
     ("/run/containerd/containerd.sock", "the containerd socket: whoever reaches it is root on this host"),
     ("/var/run/containerd/containerd.sock", "the containerd socket: whoever reaches it is root on this host"),
     ("/run/crio/crio.sock", "the CRI-O socket: whoever reaches it is root on this host"),
+    (
+        "/run/user",
+        "the sockets of login sessions: Podman's and Docker's where rootless, D-Bus, agents of keys",
+    ),
+)
+
+# Services of the host that act for whoever reaches them.
+BUSES: tuple[tuple[str, str], ...] = (
     ("/run/dbus/system_bus_socket", "the system bus of this host"),
+    ("/var/run/dbus/system_bus_socket", "the system bus of this host"),
 )
 
 KERNEL_TREES: tuple[tuple[str, str], ...] = (
@@ -77,6 +97,25 @@ EXECUTED_LATER: tuple[str, ...] = (
     ".claude",
     ".codex",
     ".cargo/bin",
+)
+
+# Files that name tool servers (MCP), which a program of the host starts or calls.
+TOOL_SERVERS: tuple[str, ...] = (
+    ".claude.json",
+    ".config/Claude",
+    ".config/Code/User",
+    ".cursor",
+    ".gemini",
+)
+
+# Variables that name a door of the host: useless alone, a way out where the door is in reach as well.
+DOORS: tuple[tuple[str, str], ...] = (
+    ("CONTAINER_HOST", "Podman"),
+    ("DBUS_SESSION_BUS_ADDRESS", "your session's D-Bus"),
+    ("DOCKER_HOST", "Docker"),
+    ("GPG_AGENT_INFO", "your GnuPG agent"),
+    ("KUBECONFIG", "your Kubernetes clusters, with credentials"),
+    ("SSH_AUTH_SOCK", "your SSH agent, which signs for whoever reaches it"),
 )
 
 SECRET_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY", "CREDENTIAL")
@@ -108,12 +147,16 @@ def _files(policy: Policy, home: str, report: Report) -> Iterator[PolicyWarning]
             elif covers(grant, home):
                 yield report(key, grant, f"the box can {verb} your whole home directory")
             for path, what in sensitive(home):
-                if covers(path, grant) or (covers(grant, path) and not _masked(policy, path)):
+                if reaches(policy, grant, path):
                     yield report(key, grant, f"gives the box {what} ({path})")
             if key == "fs.write":
                 for name in EXECUTED_LATER:
                     if covers(grant, f"{home}/{name}") or covers(f"{home}/{name}", grant):
                         text = f"what the box writes to {home}/{name} runs on the host later"
+                        yield report(key, grant, text)
+                for name in TOOL_SERVERS:
+                    if covers(grant, f"{home}/{name}") or covers(f"{home}/{name}", grant):
+                        text = f"{home}/{name} names tool servers that run on the host, outside of every box"
                         yield report(key, grant, text)
 
 
@@ -123,7 +166,18 @@ def sensitive(home: str) -> Iterator[tuple[str, str]]:
         yield f"{home}/{name}", what
     yield from HOST_SECRETS
     yield from SOCKETS
+    yield from BUSES
     yield from KERNEL_TREES
+
+
+def reaches(policy: Policy, grant: str, path: str) -> bool:
+    """Whether ``grant`` gives the box ``path``: it lies in it, or covers it and no mask hides it."""
+    return covers(path, grant) or (covers(grant, path) and not _masked(policy, path))
+
+
+def looks_secret(name: str) -> bool:
+    """Whether a variable's name says that its value is a credential."""
+    return any(word in name.upper() for word in SECRET_WORDS)
 
 
 def _masked(policy: Policy, path: str) -> bool:
@@ -147,9 +201,13 @@ def _environment(policy: Policy, report: Report) -> Iterator[PolicyWarning]:
     for name in policy.env.passed:
         if name == "*":
             yield report("env.pass", name, "every variable of yours is passed in, tokens included")
-        elif any(word in name.upper() for word in SECRET_WORDS):
+        elif looks_secret(name):
             yield report("env.pass", name, f"every process of the box can read {name}")
+        for door, what in DOORS:
+            if name == door:
+                text = f"it leads to {what}, on the host, where a grant or the network reaches that too"
+                yield report("env.pass", name, text)
     for name, _ in policy.env.set:
-        if any(word in name.upper() for word in SECRET_WORDS):
+        if looks_secret(name):
             text = f"the value of {name} is written into the policy file and readable inside"
             yield PolicyWarning(f"env.set.{name}", name, text, "")

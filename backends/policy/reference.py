@@ -8,7 +8,15 @@ from __future__ import annotations
 import sys
 
 from backends.policy import files, fit, schema, values
-from backends.policy.danger import HOME_SECRETS, HOST_SECRETS, KERNEL_TREES, SOCKETS
+from backends.policy.danger import (
+    BUSES,
+    DOORS,
+    HOME_SECRETS,
+    HOST_SECRETS,
+    KERNEL_TREES,
+    SOCKETS,
+    TOOL_SERVERS,
+)
 from backends.policy.model import TIERS
 
 KINDS = {
@@ -184,14 +192,18 @@ def _tiers() -> str:
 
 def _dangers() -> str:
     rows = [f"| `~/{name}` | {what} |" for name, what in HOME_SECRETS]
-    rows += [f"| `{path}` | {what} |" for path, what in (*HOST_SECRETS, *SOCKETS, *KERNEL_TREES)]
+    rows += [f"| `{path}` | {what} |" for path, what in (*HOST_SECRETS, *SOCKETS, *BUSES, *KERNEL_TREES)]
+    doors = ", ".join(f"`{name}`" for name, _ in DOORS)
+    servers = ", ".join(f"`~/{name}`" for name in TOOL_SERVERS)
     return (
         "## Warnings\n\n"
         "`cloche policy check` and `cloche new` warn about grants through which people are usually robbed: "
         "your home directory or `/`, write grants to files that run on the host later (shell start-up files, "
         "`~/.local/bin`), the host's network, wildcard destinations, wide or private networks, a cloud's "
-        "metadata service, variables that look like credentials, "
-        "`debug`, and these paths:\n\n"
+        "metadata service, variables that look like credentials or lead to a service of the host "
+        f"({doors}), files that name tool servers which run on the host ({servers}), "
+        "`debug`, and these paths. [matrix.md](matrix.md) says what each leaves of a box's isolation, and "
+        "`cloche matrix BOX` what of it this box has:\n\n"
         "| path | holds |\n|---|---|\n" + "\n".join(rows) + "\n"
     )
 

@@ -9,6 +9,7 @@ from backends.boxes.layout import BoxPaths
 
 if TYPE_CHECKING:
     from backends.snapshots import Explanation, Learned, Proposal
+    from backends.snapshots_matrix import Matrix, Project
 
 
 class Explains(ABC):
@@ -56,3 +57,19 @@ class Explains(ABC):
         from backends.verbs import learning
 
         return learning.learn(self.find(ref), name)
+
+    def matrix(self, ref: str | None = None) -> Matrix:
+        """What each way to hold a program separates, with this host's proofs of the tiers; never a score.
+
+        Of a box: its own row, with the proofs of its last launch and what in its policy deletes a cell.
+        """
+        from backends.verbs import host, matrix
+
+        paths = self.find(ref) if ref else None
+        return matrix.show(paths, paths.key if paths else "", host.report())
+
+    def projects(self) -> tuple[Project, ...]:
+        """What seven other products say of their sandboxes, each with its pages."""
+        from backends.verbs import matrix
+
+        return matrix.projects()

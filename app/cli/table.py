@@ -7,6 +7,7 @@ from app.cli.table_compare import COMPARE_VERBS
 from app.cli.table_denials import DENIAL_VERBS
 from app.cli.table_doctor import DOCTOR_VERBS
 from app.cli.table_egress import EGRESS_VERBS
+from app.cli.table_matrix import MATRIX_VERBS
 from app.cli.table_request import REQUEST_VERBS
 from app.cli.table_review import REVIEW_VERBS
 from app.cli.vocabulary import BOX, BOX_FIELD, JSON, Field, Param, Verb
@@ -416,6 +417,7 @@ VERBS: tuple[Verb, ...] = (
         ),
     ),
     *DOCTOR_VERBS,
+    *MATRIX_VERBS,
     Verb(
         "demo",
         "make and use",

@@ -12,12 +12,15 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from app.screens.base import sentence_of
 from app.screens.dialogs import Choice
-from app.screens.tier_text import QUESTIONS, Question, claim_of, tier_paragraphs
+from app.screens.tier_text import question_line, tier_paragraphs
 from app.workers.calls import call
 from backends.snapshots import BoxRow, Claim
+from backends.snapshots_choice import Reasoning
+from backends.tiers.choosing import QUESTIONS, Question
 from backends.verbs.values import NewBox
-from widgets.ink import Line, Run, line
+from widgets.ink import Line, line
 from widgets.inked import InkLine
 from widgets.lines import Document, RowView
 
@@ -25,23 +28,23 @@ if TYPE_CHECKING:
     from app.workbench import Workbench
 
 
+IMAGE_TIERS = ("container", "microvm")
+Asked = tuple[str, str]
+"""A profile and an image: what the tiers are weighed for."""
+
+
 class QuestionList(RowView[Question]):
     """The failures; the cursor is the choice."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self.claims: Sequence[Claim] | None = None
+        self.reasonings: dict[str, Reasoning] = {}  # by the tier of the question
 
     def key_of(self, row: Question) -> str:
         return row.tier
 
     def row_line(self, index: int, row: Question, width: int) -> Line:
-        chosen = index == self.index
-        mark = Run("(●) " if chosen else "( ) ", "accent" if chosen else "quiet")
-        refused: Line = ()
-        if self.claims is not None and (claim := claim_of(row.tier, self.claims)) is not None:
-            refused = line(("  refused here", "look")) if claim.result == "failed" else ()
-        return line(mark, (row.must_not, "strong" if chosen else ""), *refused)
+        return question_line(row, self.reasonings.get(row.tier), chosen=index == self.index, width=width)
 
 
 class NewBoxScreen(ModalScreen[BoxRow | None]):
@@ -52,6 +55,9 @@ class NewBoxScreen(ModalScreen[BoxRow | None]):
     def __init__(self) -> None:
         super().__init__()
         self._making = False
+        self._profile = ""  # as the person typed it, "": the one that goes with the question
+        self._known: dict[Asked, Reasoning | str] = {}  # or why it cannot be told
+        self._asking: set[Asked] = set()
 
     @property
     def workbench(self) -> Workbench:
@@ -72,6 +78,7 @@ class NewBoxScreen(ModalScreen[BoxRow | None]):
             else:
                 yield from _field("clone", "", "URL or path of a repository; empty makes an empty box")
             yield from _field("profile", "default", "default, agent, review, or one of cloche.toml")
+            yield from _field("image", "", "the image of the box; the profile's when empty")
             yield from _field("purpose", "", "what is it for?")
             with Horizontal(classes="buttons"):
                 yield Choice("Leave", id="no")
@@ -81,36 +88,94 @@ class NewBoxScreen(ModalScreen[BoxRow | None]):
         questions = self.query_one(QuestionList)
         detail = self.query_one(Document)
         detail.can_focus = False
-        questions.claims = self.workbench.claims
         questions.set_rows(QUESTIONS)
         questions.focus()
         self._describe()
+        self._weigh()
 
     def on_resize(self) -> None:
         self.set_class(self.app.size.height < 36, "-compact")
 
+    # ------------------------------------------------------------ the reasoning
+
     def claims_changed(self, claims: Sequence[Claim]) -> None:
-        """The host was probed while the dialog is open."""
-        questions = self.query_one(QuestionList)
-        questions.claims = claims
-        questions.refresh()
-        self._describe()
+        """The host was probed while the dialog is open: what it proved can be asked for without a wait."""
+        self._weigh()
+
+    @property
+    def question(self) -> Question:
+        return QUESTIONS[self.query_one(QuestionList).index]
+
+    def _asked(self, question: Question) -> Asked:
+        return self._profile or question.profile, self._value("image") if question.tier in IMAGE_TIERS else ""
+
+    def _weigh(self) -> None:
+        """Asks for every reasoning that the questions need and that is not known yet."""
+        if self.workbench.claims is None:
+            return  # two probes at a time would each take longer
+        for asked in {self._asked(question) for question in QUESTIONS} - self._known.keys() - self._asking:
+            self._asking.add(asked)
+            self.run_worker(self._ask(asked), exit_on_error=False, group="weigh")
+
+    async def _ask(self, asked: Asked) -> None:
+        request = self._source()._replace(profile=asked[0], image=asked[1])
+        try:
+            self._known[asked] = await call(partial(self.workbench.engine.reasoning, request), "weigh tiers")
+        except Exception as error:  # noqa: BLE001 (shown in the place of the reasoning)
+            self._known[asked] = sentence_of(error)
+        finally:
+            self._asking.discard(asked)
+        if self.is_attached:
+            self._describe()
 
     def on_row_view_moved(self) -> None:
+        self._suggest()
         self._describe()
 
     def on_row_view_chosen(self) -> None:
         self.query_one("#name", Input).focus()
 
+    def _suggest(self) -> None:
+        """The profile that goes with the answer, unless the person wrote one."""
+        if not self._profile:
+            self.query_one("#profile", Input).value = self.question.profile
+
     def _describe(self) -> None:
         questions = self.query_one(QuestionList)
-        question = QUESTIONS[questions.index]
-        self.query_one(Document).set_paragraphs(tier_paragraphs(question, questions.claims))
+        found = {question.tier: self._known.get(self._asked(question)) for question in QUESTIONS}
+        questions.reasonings = {tier: one for tier, one in found.items() if isinstance(one, Reasoning)}
+        questions.refresh()
+        question = self.question
+        known = found[question.tier]
+        self.set_class(question.tier in IMAGE_TIERS, "-image")
+        self.query_one(Document).set_paragraphs(
+            tier_paragraphs(
+                question,
+                self._asked(question)[0],
+                known if isinstance(known, Reasoning) else None,
+                known if isinstance(known, str) else "",
+            )
+        )
+
+    def _typed(self, field: Input) -> None:
+        """A field that the tiers are weighed for was left, or finished by Enter."""
+        if field.id == "profile":
+            text = field.value.strip()
+            self._profile = "" if text == self.question.profile else text
+        if field.id in ("profile", "image"):
+            self._weigh()
+            self._describe()
+
+    def on_input_blurred(self, event: Input.Blurred) -> None:
+        self._typed(event.input)
+
+    # ------------------------------------------------------------ the person
 
     def action_no(self) -> None:
         self.dismiss(None)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._typed(event.input)
         self.focus_next()
 
     def on_choice_given(self, event: Choice.Given) -> None:
@@ -119,22 +184,24 @@ class NewBoxScreen(ModalScreen[BoxRow | None]):
         elif not self._making:
             self.run_worker(self._make(), exit_on_error=False, group="make")
 
+    def _value(self, name: str) -> str:
+        found = self.query(f"#{name}")
+        return found.first(Input).value.strip() if found else ""
+
+    def _source(self) -> NewBox:
+        clone = self._value("clone")
+        return NewBox(clone=clone, empty=self.workbench.repository is None and not clone)
+
     def request(self) -> NewBox:
         """What the dialog asks the engine for."""
-
-        def value(name: str) -> str:
-            found = self.query(f"#{name}").first(Input) if self.query(f"#{name}") else None
-            return found.value.strip() if found is not None else ""
-
-        inside = self.workbench.repository is not None
-        return NewBox(
-            name=value("name"),
-            rev=value("from") or "HEAD",
-            tier=QUESTIONS[self.query_one(QuestionList).index].tier,
-            profile=value("profile") or "default",
-            clone=value("clone"),
-            empty=not inside and not value("clone"),
-            purpose=value("purpose"),
+        question = self.question
+        return self._source()._replace(
+            name=self._value("name"),
+            rev=self._value("from") or "HEAD",
+            tier=question.tier,
+            profile=self._value("profile") or question.profile,
+            image=self._value("image") if question.tier in IMAGE_TIERS else "",
+            purpose=self._value("purpose"),
         )
 
     async def _make(self) -> None:
@@ -158,6 +225,6 @@ class NewBoxScreen(ModalScreen[BoxRow | None]):
 
 
 def _field(name: str, value: str, hint: str) -> ComposeResult:
-    with Horizontal(classes="field"):
+    with Horizontal(classes=f"field {name}"):
         yield InkLine(line(name))
         yield Input(value=value, placeholder=hint, id=name)

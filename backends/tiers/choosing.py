@@ -29,7 +29,7 @@ class Question(NamedTuple):
 QUESTIONS: tuple[Question, ...] = (
     Question(
         "auto",
-        "I do not know: take the cheapest tier that is proved here",
+        "I do not know: the cheapest tier proved here",
         "the cheapest tier that can enforce every key of the profile, and says which; never workspace",
         "whatever the chosen tier leaves false",
         "default",

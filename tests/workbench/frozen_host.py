@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from backends.errors import UsageError
@@ -32,9 +33,9 @@ class FrozenHost:
 
     wait: Callable[[str, str], None]
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.reasonings: dict[str, Reasoning] = {"default": REASONING, "agent": agent()}
+    @cached_property
+    def reasonings(self) -> dict[str, Reasoning]:
+        return {"default": REASONING, "agent": agent()}
 
     def reasoning(self, request: Any) -> Reasoning:
         self.wait("reasoning", request.profile)

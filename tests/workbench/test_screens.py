@@ -286,9 +286,10 @@ async def test_a_new_box_begins_with_the_question_and_names_the_tier_that_answer
         await stage.press("n")
         await stage.shows("What must not happen?", "something roams my files", "Make the box")
         await stage.press("down", "down")
-        await stage.shows("process", "filesystem allowlist", "shared kernel", "✓ proved: a confined child")
+        await stage.shows("tier process · profile default", "filesystem allowlist", "shared kernel")
+        await stage.shows("✓ proved, start 18 ms", "a box started")
         await stage.press("down")
-        await stage.shows("✗ failed: this version does not build the supervised")
+        await stage.shows("✗ refused: the packet filter is loaded", "modprobe -a nf_tables")
         await stage.press("up", "up")
         await stage.shows("nothing confines the process: it runs as you")
 

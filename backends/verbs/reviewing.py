@@ -35,6 +35,7 @@ from backends.gate.patch import (
     read,
     select,
 )
+from backends.gate.patch.between import DROPPED
 from backends.gate.patch.model import File
 from backends.snapshots import (
     BoxRow,
@@ -160,14 +161,19 @@ class Desk:
                 rows += self._check(tree)
         return tuple({row.key: row for row in rows if row.key}.values())
 
-    def acknowledge(self, keys: Iterable[str], *, withdraw: bool = False) -> Review:
+    def acknowledge(
+        self, keys: Iterable[str], *, withdraw: bool = False, also: Iterable[CheckRow] = ()
+    ) -> Review:
         """Take warnings upon oneself, by :attr:`backends.snapshots.CheckRow.key`, or let them stand again.
 
-        Journalled at once, with the reviewer's name. ``Refused`` (code "no-such-warning") when the gate does
-        not warn of one of them, neither in the snapshot nor in the part that is accepted now.
+        Journalled at once, with the reviewer's name. ``also`` are the checks of a plan to apply, which can
+        warn of more: of what a merge makes, of commits that are kept. ``Refused`` (code "no-such-warning")
+        when the gate does not warn of one of them there, in the snapshot or in the part that is accepted.
         """
         wanted = dict.fromkeys(keys)
-        known = {row.key: row for row in self.warnings()} if wanted else {}
+        known = {row.key: row for row in also if row.key}
+        if any(key not in known for key in wanted):
+            known |= {row.key: row for row in self.warnings()}
         for key in wanted:
             if key not in known:
                 raise Refused(
@@ -258,7 +264,7 @@ class Desk:
         since = self.review.since
         if self._compared is None or self._compared[0] != since:
             now = tuple(file.change for file in self.patch.files)
-            self._compared = since, moved(self.git, since, now)
+            self._compared = since, moved(self.git, since, now, self.snapshot.id)
         return self._compared[1]
 
 
@@ -275,12 +281,20 @@ def _said(review: Review) -> _Said:
     return _Said(review.history.now, dict(review.reviewed), review.comments, review.summary)
 
 
-def moved(git: Git, since: Compared | None, now: tuple[FileChange, ...]) -> tuple[tuple[bytes, str], ...]:
-    """What is proposed otherwise than in the snapshot that was reviewed before, by path."""
+def moved(
+    git: Git, since: Compared | None, now: tuple[FileChange, ...], tree: str
+) -> tuple[tuple[bytes, str], ...]:
+    """What is proposed otherwise than in the snapshot that was reviewed before, by path.
+
+    A file that is no longer proposed because its base has it now, as after applying a part, is not told.
+    """
     if since is None:
         return ()
-    before = diffs.changes(git, since.base_tree, since.id)
-    return tuple((one.path, one.kind) for one in interdiff(before, now))
+    found = interdiff(diffs.changes(git, since.base_tree, since.id), now)
+    if any(one.kind == DROPPED for one in found):
+        other = {name for one in diffs.changes(git, since.id, tree) for name in (one.path, one.old_path)}
+        found = tuple(one for one in found if one.kind != DROPPED or one.path in other)
+    return tuple((one.path, one.kind) for one in found)
 
 
 def progress(patch: Patch, review: Review, since: tuple[tuple[bytes, str], ...]) -> ReviewProgress:
@@ -339,7 +353,7 @@ def review(paths: BoxPaths, row: BoxRow) -> ReviewView:
     view = proposal.review(paths, row)
     patch = read(view.diff, view.snapshot.base_tree)
     found, _ = decisions.load(paths, patch, view.snapshot)
-    since = moved(quarantine.git(paths), found.since, view.diff.changes)
+    since = moved(quarantine.git(paths), found.since, view.diff.changes, view.snapshot.id)
     selection = select(patch, found.history.now)
     said, trials = stands(paths, view.snapshot.id, view.branch_tip, selection)
     return view._replace(progress=progress(patch, found, since), combination=said, tried=trials)

@@ -24,10 +24,13 @@ def lines(rows: Iterable[BoxCommit]) -> list[str]:
 
 
 def summary(found: BoxCommits | None, box: str) -> list[str]:
-    """What there is to know of a proposal's commits; nothing where the box made none."""
+    """What there is to know of a proposal's commits; nothing where the box made none. Without ``box`` nothing
+    is offered."""
     if found is None:
         return []
     made = [f"commit {line}" for line in lines(found.rows)]
+    if found.keepable and not box:
+        return made
     if found.keepable:
         return [*made, f"these commits can be kept: cloche apply {visible(box)} --keep-commits"]
     return [*made, f"the commits of the box cannot be kept: {visible(found.why)}"]

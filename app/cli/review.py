@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.cli import commits, trying
 from app.cli.acknowledging import sentence
 from app.cli.context import Context
 from app.cli.render import diff_size
-from backends.errors import Refused, UsageError
-from backends.evidence.visible import visible
+from backends.errors import ClocheError, Refused, UsageError
+from backends.evidence.visible import visible, visible_lines
 from backends.gate.evidence.told import sections
 from backends.gate.patch import ACCEPTED, REJECTED, UNDECIDED, Choice, everything, marks_of
-from backends.snapshots import ReviewedFile, ReviewProgress
+from backends.snapshots import ReviewedFile, ReviewProgress, ReviewView
 from backends.snapshots_evidence import ProposalEvidence
 
 if TYPE_CHECKING:
@@ -24,47 +25,91 @@ SHOWN = 12  # lines of one part of the evidence
 
 
 def review(context: Context, args: argparse.Namespace) -> int:
-    """``cloche review BOX``."""
+    """``cloche review BOX|BUNDLE``."""
+    path = _bundle(context, args.box)
+    if path is not None:
+        from app.cli import bundles
+
+        return bundles.review(context, args, path)
+    if args.signers is not None:
+        raise UsageError(
+            "cloche review cannot be read",
+            "--signers is about exports, and this is a box",
+            "cloche review DIR --signers FILE",
+            code="usage",
+        )
     context.warn_unconfined(args.box)
     view = context.engine.review(args.box)
-    done = view.progress
-    assert done is not None
+    assert view.progress is not None
     if context.json:
-        context.document(
-            box=view.row.key,
-            snapshot=view.snapshot,
-            branch=view.branch,
-            branch_tip=view.branch_tip,
-            policy_digest=view.policy_digest,
-            changes=view.diff.changes,
-            checks=view.checks,
-            files=done.files,
-            accepted=done.accepted,
-            rejected=done.rejected,
-            undecided=done.undecided,
-            digest=done.digest,
-            comments=done.comments,
-            stale=done.stale,
-            summary=done.summary,
-            since=done.since,
-            moved=done.moved,
-            acknowledged=done.acknowledged,
-            evidence=view.evidence,
-            commits=view.commits,
-            combination=view.combination,
-            tried=view.tried,
-            ignored=view.ignored,
-        )
+        document(context, view, view.progress, None)
         return 0
-    context.say(f"proposed {view.snapshot.id}: {diff_size(view.snapshot.stat)}")
+    tell(context, view, view.progress, args.box)
+    if args.patch:
+        say_patch(context, view)
+    return 0
+
+
+def _bundle(context: Context, text: str) -> Path | None:
+    """The export that ``text`` names: by its look, or where no box has that name and something lies there."""
+    path = Path(text)
+    if not text.startswith(("/", "./", "../", "~")) and text not in (".", "..") and path.suffix != ".tar":
+        try:
+            context.engine.find(text)
+            return None
+        except ClocheError:
+            if not path.exists():
+                raise
+    return path
+
+
+def document(context: Context, view: ReviewView, done: ReviewProgress, bundle: object) -> None:
+    """The JSON document of a review; ``bundle`` is what is known of an export, None for a box."""
+    context.document(
+        box=view.row.key,
+        snapshot=view.snapshot,
+        branch=view.branch,
+        branch_tip=view.branch_tip,
+        policy_digest=view.policy_digest,
+        changes=view.diff.changes,
+        checks=view.checks,
+        files=done.files,
+        accepted=done.accepted,
+        rejected=done.rejected,
+        undecided=done.undecided,
+        digest=done.digest,
+        comments=done.comments,
+        stale=done.stale,
+        summary=done.summary,
+        since=done.since,
+        moved=done.moved,
+        acknowledged=done.acknowledged,
+        evidence=view.evidence,
+        commits=view.commits,
+        combination=view.combination,
+        tried=view.tried,
+        ignored=view.ignored,
+        bundle=bundle,
+    )
+
+
+def say_patch(context: Context, view: ReviewView) -> None:
+    """The patch, with everything visible that a terminal would obey."""
+    context.say("\n".join(visible_lines(view.diff.patch)))
+
+
+def tell(context: Context, view: ReviewView, done: ReviewProgress, box: str, *, sent: bool = False) -> None:
+    """A review for people; ``box`` is how the proposed commands name it. ``sent``: an export, with which
+    fewer things can be done."""
+    context.say(f"proposed {visible(view.snapshot.id)}: {diff_size(view.snapshot.stat)}")
     held = {one.key: one.who for one in done.acknowledged}
     for check in view.checks:
         if check.verdict != "pass":
             by = f" (acknowledged by {visible(held[check.key])})" if check.key in held else ""
             context.say(f"{check.verdict}: {sentence(check)}{by}")
     if view.evidence is not None:
-        _say_evidence(context, args.box, view.evidence)
-    for line in commits.summary(view.commits, view.row.name):
+        _say_evidence(context, box, view.evidence)
+    for line in commits.summary(view.commits, "" if sent else view.row.name):
         context.say(line)
     statuses = {change.path: change.status for change in view.diff.changes}
     since = dict(done.moved)
@@ -72,7 +117,7 @@ def review(context: Context, args: argparse.Namespace) -> int:
         ("", "FILE", "ACCEPTED", "REJECTED", "OPEN", "REVIEWED", "SINCE"),
         [
             (
-                statuses[one.path],
+                statuses.get(one.path, "?"),
                 one.path.decode("utf-8", "surrogateescape"),
                 str(one.accepted),
                 str(one.rejected),
@@ -84,7 +129,7 @@ def review(context: Context, args: argparse.Namespace) -> int:
         ],
         right=(2, 3, 4),
     )
-    for line in trying.lines(view):
+    for line in trying.lines(view, offer=not sent):
         context.say(line)
     _blocked(context, done.files)
     for comment in done.comments:
@@ -93,7 +138,6 @@ def review(context: Context, args: argparse.Namespace) -> int:
         context.say(f"{where.rstrip(':')}: {visible(comment.text)}{old}")
     if done.summary:
         context.say(visible(done.summary))
-    return 0
 
 
 def _say_evidence(context: Context, box: str, found: ProposalEvidence) -> None:

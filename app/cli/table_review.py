@@ -20,7 +20,7 @@ REVIEW_VERBS: tuple[Verb, ...] = (
     Verb(
         "review",
         "decide",
-        "Show a proposal with its checks and what was decided about it so far.",
+        "Show a proposal, or an export anywhere, with its checks and what was decided about it.",
         "review:review",
         "cloche.review/1",
         (
@@ -99,8 +99,28 @@ REVIEW_VERBS: tuple[Verb, ...] = (
                 "files in the tree that ignore rules name: `total`, `names` of the first (a folder ends in "
                 "a slash)",
             ),
+            Field(
+                "bundle",
+                "object",
+                "null for a box; of an export: `source`, `exported`, `findings` (as of `cloche verify`), "
+                "`rerun` (the gate was asked again: `checks` are of now), `why_not`, `judged` (`row`, a "
+                "check, and `when`: same, only now, only then), `requests` (`time`, `who`, `scripted`, "
+                "`snapshot`, `comments`, `rejected`)",
+            ),
         ),
-        (BOX,),
+        (
+            Param(("box",), "name of the box, or path of what export wrote", "positional", "BOX"),
+            Param(("--patch",), "also the patch, with controls made visible", "flag"),
+            Param(
+                ("--signers",),
+                "of an export: file that says whose signatures count (ssh-keygen(1), ALLOWED SIGNERS)",
+                metavar="FILE",
+            ),
+        ),
+        "Of an export everything is its sender's word but what is checked; a failed finding exits with 1. In "
+        "a repository that has the base its patch is applied to that, beside the repository, and the gate "
+        "asked again. What begins with `/`, `./`, `../`, `~` or ends in `.tar` is a path; of any other name "
+        "a box comes first.",
     ),
     Verb(
         "accept",

@@ -56,19 +56,19 @@ def try_(context: Context, args: argparse.Namespace) -> int:
 def sentence(trial: Trial) -> str:
     """What was tried and how it ended."""
     what = "all of the proposal" if trial.whole else "the accepted part"
-    where = f" merged onto {trial.onto[:12]}" if trial.onto else ""
+    where = f" merged onto {visible(trial.onto[:12])}" if trial.onto else ""
     took = f"{trial.wall:.1f} s" if trial.wall < 60 else units.span(trial.wall)
     denied = f", {trial.denied} refused" if trial.denied else ""
     return f"tried {what}{where}: exit {trial.exit} after {took}{denied}"
 
 
-def lines(view: ReviewView) -> list[str]:
-    """What was tried of a proposal and what of its tree is ignored, for people; escaped."""
+def lines(view: ReviewView, *, offer: bool = True) -> list[str]:
+    """What was tried of a proposal and what of its tree is ignored, for people; escaped. ``offer``: with the
+    command that tries it."""
     said = [_line(one) for one in view.tried]
     if view.combination == "not-run":
-        said.append(
-            f"{NOT_RUN}: what is accepted never ran without the rest; cloche try {view.row.name} -- CMD"
-        )
+        how = f"; cloche try {view.row.name} -- CMD" if offer else ""
+        said.append(f"{NOT_RUN}: what is accepted never ran without the rest{how}")
     total, names = view.ignored
     if total:
         shown = ", ".join(visible(name) for name in names[:SHOWN])

@@ -19,6 +19,7 @@ from backends.snapshots import (
     BoxCommits,
     CheckRow,
     JournalRecord,
+    ReviewProgress,
     ReviewView,
     SessionRow,
     Tally,
@@ -69,6 +70,7 @@ class Activity(NamedTuple):
     generations: tuple[Mapping[str, object], ...] = ()  # changes of the policy that a person accepted
     traffic: tuple[TrafficRow, ...] = ()  # of a box with a list of destinations
     applied: tuple[Mapping[str, object], ...] = ()  # what was applied and undone so far, by time
+    requests: tuple[Mapping[str, object], ...] = ()  # changes that reviewers requested, by time
 
 
 def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Activity:
@@ -79,6 +81,7 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
     generations: list[Mapping[str, object]] = []
     traffic: dict[tuple[str, str, int], TrafficRow] = {}
     applied: list[Mapping[str, object]] = []
+    requests: list[Mapping[str, object]] = []
     executed = others = 0
     for record in records:
         data = record.data
@@ -100,6 +103,8 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
             generations.append({**data, "time": record.time})
         elif record.kind in ("apply", "unapply"):
             applied.append({**data, "act": record.kind, "time": record.time})
+        elif record.kind == "request":
+            requests.append({**data, "time": record.time})
         elif record.kind in ("lost", "torn", "damaged", "unreadable"):
             count = data.get("count", 1)
             what = str(data.get("what", "")) if record.kind == "lost" else f"journal lines ({record.kind})"
@@ -112,7 +117,7 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
                 spans[number] = spans[number]._replace(last=record.seq, head=record.hash)
     rows = tuple(programs.values())
     sums = tuple(traffic.values())
-    done = tuple(generations), sums, tuple(applied)
+    done = tuple(generations), sums, tuple(applied), tuple(requests)
     return Activity(rows, executed, others, tuple(sorted(lost.items())), spans, *done)
 
 
@@ -157,7 +162,9 @@ def export_receipt(
             "generations": [dict(generation) for generation in done.generations],
         },
         "applied": [dict(one) for one in done.applied],
+        "requests": [dict(one) for one in done.requests],
         "decided": decided(review),
+        "review": None if review.progress is None else reviewed(review.progress),
         "commits": commits_value(review.commits),
         "tried": [one._asdict() for one in review.tried],
         "journal": anchor._asdict(),
@@ -166,6 +173,8 @@ def export_receipt(
             {"path": os.fsdecode(c.path), "status": c.status, "mode": f"{c.new_mode:06o}", "oid": c.new_oid}
             for c in review.diff.changes
         ],
+        "left_out": [{"path": os.fsdecode(path), "why": why} for path, why in review.diff.skipped],
+        "ignored": _plain(review.ignored),
         "checks": [check_value(check) for check in review.checks],
         "acknowledged": [one._asdict() for one in (review.progress.acknowledged if review.progress else ())],
         "evidence": None if review.evidence is None else _plain(review.evidence),
@@ -188,6 +197,21 @@ def decided(review: ReviewView) -> dict[str, object] | None:
     return {
         "accepted": progress.accepted, "rejected": progress.rejected, "undecided": progress.undecided,
         "digest": progress.digest, "combination": _combination(review) if progress.accepted and left else "",
+    }  # fmt: skip
+
+
+def reviewed(progress: ReviewProgress) -> dict[str, object]:
+    """How far the review was file by file, and what the reviewer said: everybody who gets it reads that."""
+    return {
+        "files": [
+            {
+                "path": os.fsdecode(one.path), "accepted": one.accepted, "rejected": one.rejected,
+                "undecided": one.undecided, "reviewed": one.reviewed, "blocked": list(one.blocked),
+            }
+            for one in progress.files
+        ],
+        "comments": _plain(progress.comments), "stale": list(progress.stale), "summary": progress.summary,
+        "since": progress.since, "moved": _plain(progress.moved),
     }  # fmt: skip
 
 

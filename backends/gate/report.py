@@ -38,7 +38,9 @@ def render(
         _commits(review.commits),
         _checks(review),
         _evidence(review.evidence),
+        _requested(done),
         _decided(review),
+        _said(review),
         _tried(review),
         _applied(done),
         _ran(review.sessions, done),
@@ -178,12 +180,56 @@ def _decided(review: ReviewView) -> str:
         f"## What was decided\n\n{done['accepted']} lines and parts accepted, {done['rejected']} rejected, "
         f"{done['undecided']} open. `patch.diff` is the whole proposal all the same.\n"
     )
+    rows = [
+        f"{one.accepted:>6} accepted {one.rejected:>6} rejected {one.undecided:>6} open  {_name(one.path)}"
+        f"{', reviewed' if one.reviewed else ''}"
+        for one in (review.progress.files if review.progress else ())
+    ]
+    if len(rows) > MAX_FILES:
+        rows[MAX_FILES:] = [f"and {len(rows) - MAX_FILES} more files"]
+    said += f"\n{fenced(rows)}"
     if done["combination"]:
         said += (
             f"\nOnly what is accepted is applied by `cloche apply`: {done['combination']}. What ran in the "
             f"box had the rest beside it{'; see what was tried' if review.tried else ''}.\n"
         )
     return said
+
+
+def _requested(done: Activity) -> str:
+    """Only where a reviewer sent an earlier proposal back."""
+    if not done.requests:
+        return ""
+    rows = (
+        f"{_date(_time(one))}  {_who(one)} of tree {str(one.get('snapshot'))[:12]}: "
+        f"{one.get('comments')} comments, {one.get('rejected')} rejected parts"
+        f"{', a summary' if one.get('summary') else ''}"
+        for one in done.requests
+    )
+    return "## What changes were requested\n\nOf earlier proposals of this box:\n\n" + fenced(rows)
+
+
+def _said(review: ReviewView) -> str:
+    """What the reviewer wrote, where they did."""
+    progress = review.progress
+    if progress is None or not (progress.comments or progress.summary.strip()):
+        return ""
+    rows = progress.summary.strip().split("\n") if progress.summary.strip() else []
+    for one in progress.comments:
+        line = f":{'-' if one.side == 'old' else ''}{one.line}" if one.line else ""
+        old = " (the file has changed since)" if one.id in progress.stale else ""
+        rows.append(f"{_name(one.path)}{line}, {one.who}{old}:")
+        rows += [f"  {text}" for text in one.text.split("\n")]
+    return "## What the reviewer said\n\n" + fenced(rows)
+
+
+def _who(data: Mapping[str, object]) -> str:
+    return f"{'the script ' if data.get('scripted') is True else ''}{data.get('who')}"
+
+
+def _time(data: Mapping[str, object]) -> float:
+    when = data.get("time")
+    return float(when) if isinstance(when, int | float) else 0.0
 
 
 def _tried(review: ReviewView) -> str:
@@ -214,9 +260,8 @@ def _applied(done: Activity) -> str:
 
 
 def _act(data: Mapping[str, object]) -> str:
-    who = f"{'the script ' if data.get('scripted') is True else ''}{data.get('who')}"
     old, new = (str(data.get(name) or "nothing")[:12] for name in ("old", "new"))
-    said = f"{data.get('act')}  {data.get('branch')}: {old} -> {new}, by {who}"
+    said = f"{data.get('act')}  {data.get('branch')}: {old} -> {new}, by {_who(data)}"
     if data.get("partial") is True:
         said += f"; {data.get('accepted')} accepted, {data.get('left')} left, {data.get('combination')}"
     return said
@@ -300,8 +345,10 @@ def _policy(review: ReviewView, policy: Mapping[str, object], done: Activity) ->
 
 
 def _generation(data: Mapping[str, object]) -> str:
-    who = f"{'the script ' if data.get('scripted') is True else ''}{data.get('who')}"
-    return f"generation {data.get('generation')}: {data.get('key')} {data.get('value')}, accepted by {who}"
+    return (
+        f"generation {data.get('generation')}: {data.get('key')} {data.get('value')}, "
+        f"accepted by {_who(data)}"
+    )
 
 
 def _how_to_apply(review: ReviewView) -> str:

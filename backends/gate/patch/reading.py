@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from backends.digest import sha256
@@ -30,6 +31,25 @@ class _Section(NamedTuple):
     hunks: Hunks
     blocks: array[int]  # four numbers a block
     binary: bool
+
+
+class Outline(NamedTuple):
+    """One section of a patch text: where it begins and ends, and how many lines it adds and deletes."""
+
+    start: int
+    end: int
+    binary: bool
+    added: int
+    deleted: int
+
+
+def outline(patch: bytes) -> Iterator[Outline]:
+    """The sections of a patch text, which cover all of it. Raises ``ClocheError`` where they do not."""
+    at = 0
+    while at < len(patch):
+        found = _section(patch, at)
+        yield Outline(at, found.end, found.binary, sum(found.blocks[3::4]), sum(found.blocks[1::4]))
+        at = found.end
 
 
 def read(diff: Diff, base_tree: str) -> Patch:

@@ -1,0 +1,105 @@
+"""Making a bundle's tree again from its base and its patch, in a throw-away repository, to judge it anew.
+
+The repository borrows the objects of one here that has the base, and nothing enters that one. Git reads the
+patch on an index alone, without a work tree, bound in time and memory; no filter, hook or attribute of
+anybody's counts.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from backends.errors import ClocheError, Refused
+from backends.gate.report import EMPTY_TREES
+from backends.snapshots import CheckRow, FileChange
+from backends.trees import diff as diffs
+from backends.trees import source as sources
+from backends.trees.git import Bounds, Git
+from backends.trees.quarantine import ATTRIBUTES, config, make_skeleton
+from backends.trees.values import Source
+
+BOUNDS = Bounds(cpu=60, memory=1 << 30, file=1 << 30)
+_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+class Cannot(Exception):
+    """The tree cannot be made here; the text says why. That is no word against the bundle."""
+
+
+class Made(NamedTuple):
+    """What the patch makes of the base."""
+
+    tree: str
+    changes: tuple[FileChange, ...]
+    patch: bytes  # as Git writes it from the two trees
+    checks: tuple[CheckRow, ...]
+
+
+def rerun(place: Source | None, base: str, base_tree: str, patch: bytes, tree: str) -> Made:
+    """Apply ``patch`` to ``base_tree`` and have the gate look at what comes out.
+
+    ``Cannot`` where no repository has the base. ``Refused`` (code "patch-differs") where the patch does not
+    apply to it, or makes another tree than ``tree``.
+    """
+    for one in (base_tree, tree):
+        if not _ID.fullmatch(one):
+            raise Cannot("the receipt names no base or no tree that Git could have")
+    objects = None if base_tree in EMPTY_TREES else _objects(place, base, base_tree)
+    with _scratch(objects, base_tree) as git:
+        git.run("read-tree", base_tree)
+        done = (
+            git.call("apply", "--cached", "--binary", "--whitespace=nowarn", input=patch, bounds=BOUNDS)
+            if patch
+            else None
+        )
+        if done is not None and done.status != 0:
+            said = done.stderr[-500:].decode("utf-8", "replace").strip().splitlines()
+            raise _differs(f"git apply does not take it: {said[-1] if said else done.status}")
+        made = git.line("write-tree")
+        if made != tree:
+            raise _differs(f"on the base it makes the tree {made}, the receipt says {tree}")
+        from backends.gate.checks import run_checks
+
+        return Made(
+            made,
+            diffs.changes(git, base_tree, made),
+            diffs.patch(git, base_tree, made),
+            run_checks(git, base_tree, made),
+        )
+
+
+def _objects(place: Source | None, base: str, base_tree: str) -> Path:
+    if place is None:
+        raise Cannot("this folder is in no repository: run it in a clone that has the base")
+    git = sources.git(place)
+    known = _ID.fullmatch(base) and git.call("rev-parse", "--verify", "-q", f"{base}^{{tree}}").stdout.strip()
+    if known != base_tree.encode():
+        if known:
+            raise _differs(f"the base {base} has the tree {known.decode()}, the receipt says {base_tree}")
+        raise Cannot(f"the repository here does not have the base {base[:12]}: fetch it, then look again")
+    return git.objects
+
+
+@contextmanager
+def _scratch(objects: Path | None, tree: str) -> Iterator[Git]:
+    with tempfile.TemporaryDirectory(prefix="cloche-bundle-") as folder:
+        root = Path(folder, "git")
+        make_skeleton(root, config(sources.object_format(tree)), borrowed=[objects] if objects else [])
+        (root / "HEAD").write_text("ref: refs/heads/none\n")
+        (root / "info").mkdir()
+        (root / "info" / "attributes").write_bytes(ATTRIBUTES)
+        yield Git(root, index=Path(folder, "index"))
+
+
+def _differs(why: str) -> ClocheError:
+    return Refused(
+        "the patch is not what the receipt says",
+        why,
+        "do not apply it: ask for the export again, on another way",
+        code="patch-differs",
+    )

@@ -29,7 +29,6 @@ KNOWN: dict[str, tuple[tuple[str, ...], str]] = {
     "lsm-list": (("missing",), "the kernel's list of security modules cannot be read; Landlock works"),
     "delegation": (("none",), "no control group is handed to this user"),
     "podman": (("rootful", "absent", "hung"), "how Podman is found"),
-    "runtime": (("fails",), "the default OCI runtime starts nothing"),
     "kvm": (("boots-nothing", "absent", "EACCES"), "how /dev/kvm is found"),
     "proof": (("ID",), "the proof of that claim fails"),
     "hang": (("ID",), "the proof of that claim, or the whole tier of that name, gives no answer"),

@@ -65,6 +65,7 @@ class HostReport(NamedTuple):
     age: float  # seconds since it was run
     conditions: tuple[tuple[str, str], ...]  # what the answer depends on: another one makes it void
     injected: tuple[str, ...]  # failures that were asked for (CLOCHE_INJECT); such an answer is never kept
+    not_kept: str = ""  # why the answer could not be kept for the next time, "" when it is
 
     def claims(self) -> tuple[Claim, ...]:
         """Every claim with its result."""

@@ -235,13 +235,6 @@ CAUSES: tuple[Cause, ...] = (
         ("container",),
     ),
     Cause(
-        "runtime-fails",
-        "the default OCI runtime starts nothing",
-        "its version does not get along with this host's control groups",
-        "as root: apt-get install runc; Cloche takes the first runtime that runs true",
-        ("container",),
-    ),
-    Cause(
         "kvm-absent",
         "there is no /dev/kvm",
         "the processor's virtualization is off, hidden by a virtual machine, or its module is not loaded",

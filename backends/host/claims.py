@@ -1,12 +1,13 @@
 """What each tier claims: one sentence per row, and what becomes false where it does not hold.
 
-A claim is proved by :mod:`backends.host.proofs`, by the box's own init (:mod:`backends.keeper.init_proofs`)
-or not at all; there is no row here that another one implies.
+Each is proved by an action: of the box's own init at every launch (:mod:`backends.keeper.init_proofs`), or of
+a probe (:mod:`backends.host.proofs_inside`, :mod:`backends.host.proofs_talk`).
 """
 
 from __future__ import annotations
 
 from backends import tiers
+from backends.host import proofs_inside, proofs_talk
 from backends.keeper import init_proofs
 from backends.record import NamedTuple
 
@@ -47,6 +48,9 @@ def stated(tier: str) -> tuple[Stated, ...]:
     rows = [Stated(tier, "", known.promise, "the tier cannot be had on this host")]
     if tier in KERNEL_TIERS:
         rows += [Stated(tier, ident, text, _WITHOUT[ident]) for ident, text in init_proofs.CLAIMS]
+        rows += [Stated(tier, *row) for row in (*proofs_inside.CLAIMS, *proofs_talk.MEMORY_CLAIMS)]
+    if tier == "supervised":
+        rows.append(Stated(tier, *proofs_inside.LISTED_CLAIM))
     return tuple(rows)
 
 

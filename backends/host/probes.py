@@ -1,83 +1,117 @@
-"""What this host can enforce, shown by doing it: each tier starts a minimal box and runs a program in it.
+"""What this host can enforce, shown by doing it: each tier starts a minimal box and runs programs in it.
 
-Probe and launch are the same code, and the claims of a probe are those that the box's own init proved.
+Probe and launch are the same code. The proofs of a probe are those that the box's own init makes at every
+launch, and those of :mod:`backends.host.proofs_inside` and :mod:`backends.host.proofs_talk`, which cost too
+much for that.
 """
 
 from __future__ import annotations
 
+import _thread
 import contextlib
-import errno
 import os
-import select
-import signal
+import socket
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from backends import tiers
 from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths, runtime_dir
 from backends.errors import ClocheError
-from backends.keeper import init_protocol
-from backends.keeper.init_protocol import Message, ProtocolError
-from backends.kernel import cgroups, landlock, notify, seccomp
+from backends.host import proofs_inside, proofs_talk
+from backends.host.proofs_talk import FAILED as FAILED
+from backends.host.proofs_talk import NOT_RUN as NOT_RUN
+from backends.host.proofs_talk import PROVED as PROVED
+from backends.host.proofs_talk import ProbeError as ProbeError
+from backends.keeper import init_proofs
+from backends.keeper.init_protocol import ProtocolError
+from backends.kernel import landlock
 from backends.policy.model import EnvPolicy, FsPolicy, NetPolicy, Policy, Resources
 from backends.record import NamedTuple
-from backends.snapshots import Claim
-from backends.tiers.planning import filter_spec
-from backends.tiers.protocol import LaunchSpec, LiveBox, Tier
+from backends.tiers.protocol import LaunchSpec, Tier
 from backends.trees.remove import remove
-from backends.values import Enforcement, ProcessId
+from backends.values import Claim, Enforcement, ProcessId
 
-PROVED, FAILED = "proved", "failed"
-PATIENCE = 15.0  # seconds that one probe may take
 _PAYLOAD_UIDS = 1879048192  # where root's boxes take their users from
 _PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc/ld.so.cache")
-_ENV = {"PATH": "/usr/bin:/bin"}
+# One of these is denied below the grant of /usr, and must not be there then.
+_DENIABLE = (
+    "/usr/lib/os-release",
+    "/usr/share/common-licenses",
+    "/usr/share/doc",
+    "/usr/include",
+    "/usr/games",
+)
+_MEMORY = 64 << 20
+_PROCESSES = 24
+
+_one_at_a_time = _thread.allocate_lock()  # what is set before a fork is the whole process's
 
 
-class ProbeError(Exception):
-    """The box of a probe did not do what a box does."""
+class Failure(NamedTuple):
+    """A tier that cannot be had, with the error that said so, for whoever looks for its cause."""
+
+    claims: tuple[Claim, ...]
+    error: ClocheError | None
 
 
 def run() -> tuple[Claim, ...]:
-    """Every tier of this version: its verdict (id = the tier's name), then what its init proved."""
+    """Every tier of this version: its verdict (id = the tier's name), then what was proved."""
     claims: list[Claim] = []
     for name in tiers.MODULES:
         claims += probe(name)
     return tuple(claims)
 
 
-def probe(name: str) -> tuple[Claim, ...]:
+def probe(name: str, patience: float = 0.0) -> tuple[Claim, ...]:
     """The verdict on one tier and the proofs behind it. Never raises for a tier that cannot be had."""
+    return attempt(name, patience).claims
+
+
+def attempt(name: str, patience: float = 0.0) -> Failure:
+    """As :func:`probe`, with the error behind a verdict. ``patience``: seconds, 0 for the usual."""
     began = time.perf_counter()
     tier = tiers.get(name)
     try:
-        proofs = _try(tier)
+        proofs = _tried(tier, patience)
     except ClocheError as error:
         why = f"{error.what}: {error.why}. Remedy: {error.next_step}"
-        return (Claim(name, tier.promise, FAILED, why, time.perf_counter() - began),)
+        return Failure((Claim(name, tier.promise, FAILED, why, time.perf_counter() - began),), error)
     except (ProbeError, ProtocolError, OSError) as error:
-        return (Claim(name, tier.promise, FAILED, str(error), time.perf_counter() - began),)
+        verdict = Claim(name, tier.promise, FAILED, str(error), time.perf_counter() - began)
+        known = error.proofs if isinstance(error, ProbeError) else ()
+        return Failure((verdict, *_named(name, known)), None)
     took = time.perf_counter() - began
     evidence = "a box started, ran a program and ended"
     if tier.confined:
-        evidence = f"a box started, its init proved {len(proofs)} claims, a program ran in it and ended"
-    claims = [Claim(name, tier.promise, PROVED, evidence, took)]
-    claims += [proof._replace(id=f"{name}.{proof.id}") for proof in proofs]
-    if tier.confined:
-        claims.append(_rights(name))
-    return tuple(claims)
+        held = sum(proof.result == PROVED for proof in proofs)
+        evidence = f"a box started, {held} claims were proved in it, programs ran in it and ended"
+    failed = [proof for proof in proofs if proof.result == FAILED]
+    if failed:
+        evidence = f"{failed[0].text} Not so: {failed[0].evidence}"
+    verdict = Claim(name, tier.promise, FAILED if failed else PROVED, evidence, took)
+    return Failure((verdict, *_named(name, proofs)), None)
 
 
-def _rights(name: str) -> Claim:
-    """The rights that the box's domain handled: which those are depends on the kernel alone."""
-    level = landlock.abi()
-    evidence = f"ABI {level}: {', '.join(landlock.domain(level).names())}"
-    return Claim(f"{name}.landlock", "Landlock refuses what no rule allows.", PROVED, evidence, 0.0)
+def _named(tier: str, proofs: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    return tuple([proof._replace(id=f"{tier}.{proof.id}") for proof in proofs])
+
+
+# ---- a box for a look
+
+
+def _denied() -> str:
+    return next((path for path in _DENIABLE if os.path.lexists(path)), "")
 
 
 def _policy(tier: str) -> Policy:
+    """What a probe's box may: little, with every limit, and at ``supervised`` one destination of nobody's."""
+    listed = tier == "supervised"
+    egress = (f"{proofs_inside.LISTED[0]}:{proofs_inside.LISTED[1]}",) if listed else ()
+    denied = _denied()
+    confined = tiers.get(tier).confined
     return Policy(
         version=1,
         profile="probe",
@@ -86,10 +120,16 @@ def _policy(tier: str) -> Policy:
         history="none",
         observe="none",
         debug=False,
-        fs=FsPolicy(tuple(path for path in _PROGRAMS if os.path.lexists(path)), (), ()),
-        net=NetPolicy("deny", (), True, True),
+        fs=FsPolicy(
+            tuple(path for path in _PROGRAMS if os.path.lexists(path)),
+            (),
+            (denied,) if denied and confined else (),
+        ),
+        net=NetPolicy("allow" if listed else "deny", egress, True, True),
         env=EnvPolicy((), ()),
-        resources=Resources(None, 64, None, None, None, 1024, 16 << 20, 16 << 20, None),
+        resources=Resources(
+            _MEMORY if confined else None, _PROCESSES, None, None, None, 1024, 16 << 20, 16 << 20, None
+        ),
         image="",
         services=(),
         secrets=(),
@@ -118,15 +158,34 @@ class Tried(NamedTuple):
     enforcement: tuple[Enforcement, ...]
 
 
-def _try(tier: Tier) -> tuple[Claim, ...]:
-    return under(tier, _policy(tier.name)).proofs
+def _tried(tier: Tier, patience: float) -> tuple[Claim, ...]:
+    policy = _policy(tier.name)
+    if not tier.confined:
+        return under(tier, policy, patience=patience).proofs
+    with _looking_out(policy):
+        return under(tier, policy, thorough=True, patience=patience).proofs
 
 
-def under(tier: Tier, policy: Policy) -> Tried:
+@contextlib.contextmanager
+def _looking_out(policy: Policy) -> Iterator[None]:
+    """Has init try more than at a launch, and gives it something of the host to look for."""
+    name = f"cloche-probe-{os.urandom(8).hex()}"
+    with _one_at_a_time, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as host:
+        host.bind("\0" + name)
+        host.listen(1)
+        outside = proofs_inside.Outside.seen(_denied(), name, _PROCESSES, listed=bool(policy.net.egress))
+        init_proofs.more = proofs_inside.proofs(outside)
+        try:
+            yield
+        finally:
+            init_proofs.more = ()
+
+
+def under(tier: Tier, policy: Policy, *, thorough: bool = False, patience: float = 0.0) -> Tried:
     """Start an empty box under ``policy`` as a launch does, hear its proofs, run a program in it, end it.
 
-    Raises what a launch raises; ``ProbeError``, ``ProtocolError`` and ``OSError`` where the box of the probe
-    did not do what a box does.
+    ``thorough``: run programs that meet its limits, too. Raises what a launch raises; ``ProbeError``,
+    ``ProtocolError`` and ``OSError`` where the box of the probe did not do what a box does.
     """
     folder = Path(tempfile.mkdtemp(prefix=f"{_prefix(os.getpid())}-", dir=runtime_dir()))
     try:
@@ -142,86 +201,23 @@ def under(tier: Tier, policy: Policy) -> Tried:
                 os.chown(own, uid, gid)
         live = tier.launch(LaunchSpec(paths, policy, "probe", uid, gid, detached=True))
         try:
-            return Tried(_Talk(live, policy).run(), live.enforcement)
+            talk = proofs_talk.Talk(live, policy, patience)
+            proofs = talk.run()
+            if thorough:
+                listed = proofs_inside.LISTED_CLAIM[0]
+                proofs = tuple([talk.relayed(one) if one.id == listed else one for one in proofs])
+                proofs = (*proofs, *talk.memory())
+            return Tried(_rights(proofs), live.enforcement)
         finally:
-            _end(live)
+            proofs_talk.end(live)
     finally:
         remove(folder)
 
 
-def _end(live: LiveBox) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(live.pidfd, signal.SIGKILL)
-    select.select([live.pidfd], [], [], PATIENCE)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(live.init.pid, os.WNOHANG)  # a workbench that probes lives on, and so would the zombie
-    live.control.close()
-    for fd in (live.pidfd, live.death, live.notify):
-        if fd is not None:
-            os.close(fd)
-    if live.network:
-        live.network.close()
-    cgroups.remove(live.cgroups)
-
-
-class _Talk:
-    """Stands in for a keeper: answers notifications, hears ``ready``, runs one program."""
-
-    def __init__(self, live: LiveBox, policy: Policy) -> None:
-        self.live = live
-        self.spec = filter_spec(policy)
-        self.deadline = time.monotonic() + PATIENCE
-        self.poll = select.poll()
-        self.poll.register(live.control, select.POLLIN)
-        if live.notify is not None:
-            notify.prepare(live.notify)
-            self.poll.register(live.notify, select.POLLIN)
-
-    def run(self) -> tuple[Claim, ...]:
-        ready = self.hear("ready")
-        rows = ready.get("proofs")
-        proofs = tuple(Claim(*row) for row in rows) if isinstance(rows, list) else ()
-        null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        try:
-            request = {"op": "spawn", "id": 1, "argv": ["true"], "env": _ENV, "cwd": "/", "pty": None}
-            init_protocol.send(self.live.control, request, [null, null, null])
-        finally:
-            os.close(null)
-        self.hear("spawned")
-        exited = self.hear("exit")
-        if exited.get("status") != 0:
-            raise ProbeError(f"a program ended with wait status {exited.get('status')}")
-        return proofs
-
-    def hear(self, event: str) -> Message:
-        while True:
-            left = self.deadline - time.monotonic()
-            if left <= 0:
-                raise ProbeError(f"the box did not say {event} within {PATIENCE:.0f} s")
-            for fd, happened in self.poll.poll(left * 1000):
-                if fd == self.live.notify:
-                    self.answer(fd, happened)
-                    continue
-                message, fds = init_protocol.recv(self.live.control)
-                init_protocol.close(fds)
-                if message is None:
-                    raise ProbeError(f"the box's init ended before it said {event}")
-                if message.get("ev") == event:
-                    return message
-                if message.get("ev") in ("error", "failed"):
-                    raise ProbeError(
-                        f"{message.get('what', 'a program could not start')}: {message.get('why')}"
-                    )
-
-    def answer(self, fd: int, happened: int) -> None:
-        if not happened & select.POLLIN:
-            self.poll.unregister(fd)
-            return
-        waiting = notify.receive(fd)
-        if waiting is None:
-            return
-        code = seccomp.classify(self.spec, waiting.nr, waiting.args).errno
-        if code is None:
-            notify.proceed(fd, waiting.id)
-        else:
-            notify.refuse(fd, waiting.id, code or errno.EPERM)
+def _rights(proofs: tuple[Claim, ...]) -> tuple[Claim, ...]:
+    """With the rights that the box's domain handled: which those are depends on the kernel alone."""
+    level = landlock.abi()
+    handled = f"; ABI {level}: {', '.join(landlock.domain(level).names())}"
+    return tuple(
+        [one._replace(evidence=one.evidence + handled) if one.id == "landlock" else one for one in proofs]
+    )

@@ -22,6 +22,6 @@ def probe(*, fresh: bool = False) -> tuple[Claim, ...]:
 
 def facts() -> tuple[Fact, ...]:
     """What was seen of this host without trying anything."""
-    from backends.host.facts import gather
+    from backends.host.reporting import gather_facts
 
-    return gather()
+    return gather_facts()

@@ -1,0 +1,35 @@
+"""One tier, or the programs of the host, tried in a process of its own: ``python -I -S prober.py WHAT``.
+
+Its caller may be a workbench of many threads, in which nobody should fork, and it can end what hangs. Prints
+one JSON document: of a tier ``claims`` and ``error`` (as :meth:`ClocheError.as_dict`, or null), of the word
+``tools`` the list ``facts``.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+
+def main(what: str, patience: float) -> int:
+    """Answers on standard output."""
+    if what == "tools":
+        from backends.host import tools
+
+        print(json.dumps({"facts": [list(fact) for fact in tools.gather(patience or tools.PATIENCE)]}))
+        return 0
+    from backends.host import probes
+
+    tried = probes.attempt(what, patience)
+    error = tried.error.as_dict() if tried.error else None
+    print(json.dumps({"claims": [list(claim) for claim in tried.claims], "error": error}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    # Asked to end, it still ends the box that it tries, and removes what that leaves.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sys.exit(main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))

@@ -22,7 +22,7 @@ def check(box: Box) -> list[Finding]:
         found = canonical.digest(box.paths.policy.read_bytes())
     except OSError as error:
         found = error.strerror or "unreadable"
-    agreed = _journalled(box.paths)
+    agreed = _journalled(box.paths, box.manifest.generation)
     if found != wanted:
         evidence = f"policy.json has {found}, the box was made with {wanted}"
         return [voice.fail("the policy was changed", evidence, WHY, _anew(box))]
@@ -48,17 +48,18 @@ def _anew(box: Box) -> str:
     )
 
 
-def _journalled(paths: BoxPaths) -> str:
-    """The digest that the journal told last, "" where it tells none; also of a cut or damaged journal."""
-    said = ""
+def _journalled(paths: BoxPaths, generation: int) -> str:
+    """The digest of that generation as the journal tells it, "" where it tells none (cut or damaged)."""
+    said: dict[object, str] = {}
     try:
         for record in journal.read(paths.journal):
-            name = {"created": "policy_digest", "policy": "digest"}.get(record.kind)
-            if name and isinstance(record.data.get(name), str):
-                said = str(record.data[name])
+            if record.kind == "created":
+                said[1] = str(record.data.get("policy_digest", ""))
+            elif record.kind == "policy":
+                said[record.data.get("generation")] = str(record.data.get("digest", ""))
     except (ClocheError, OSError):
         return ""  # the check of the journal tells
-    return said
+    return said.get(generation, "")
 
 
 def trusted(paths: BoxPaths, manifest: Manifest) -> Policy | None:

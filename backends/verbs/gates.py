@@ -21,9 +21,11 @@ if TYPE_CHECKING:
         SnapshotInfo,
         UnapplyOutcome,
     )
+    from backends.snapshots_bundle import BundleView
     from backends.snapshots_compare import Comparison
     from backends.snapshots_moved import RebaseOutcome, UnapplyPlan
     from backends.snapshots_request import RequestOutcome
+    from backends.trees.values import Source
     from backends.verbs.listing import Lister
     from backends.verbs.reviewing import Desk
     from backends.verbs.trying import TrialOutcome
@@ -37,6 +39,11 @@ class Gates(ABC):
     @abstractmethod
     def find(self, ref: str) -> BoxPaths:
         """Where the box lies on disk."""
+
+    @property
+    @abstractmethod
+    def place(self) -> Source | None:
+        """The source repository that ``cwd`` lies in."""
 
     @abstractmethod
     def _list(self) -> Lister:
@@ -198,6 +205,17 @@ class Gates(ABC):
         from backends.verbs import outcome
 
         return outcome.verify(self.cwd / bundle, outcome.signers_of(signers, self.cwd))
+
+    def review_bundle(self, bundle: Path, signers: str | None = None) -> BundleView:
+        """An export as a review, on a host that need not have its box; ``signers`` as for ``verify``.
+
+        Where ``cwd`` lies in a repository with the base (or the base is empty) the patch is applied to it, in
+        a throw-away repository, and the gate asked again. ``Refused`` (codes "bundle-unread", "patch-unread",
+        "hostile-bundle") for what no export holds; all that merely does not hold is in the findings.
+        """
+        from backends.verbs import bundles, outcome
+
+        return bundles.review(self.cwd / bundle, self.place, outcome.signers_of(signers, self.cwd))
 
     def compare(self, refs: Sequence[str]) -> Comparison:
         """Boxes side by side: of each its proposal, or what it holds at this moment, and its evidence.

@@ -26,7 +26,7 @@ def named(context: Context, box: str, plan: ApplyPlan, wish: str, as_name: str |
         keys = [row.key for row in plan.standing]
     else:
         keys = [_key(plan, part.strip().lower(), box) for part in wish.split(",") if part.strip()]
-    _keep(context, box, keys, as_name)
+    _keep(context, box, keys, plan, as_name)
 
 
 def one_by_one(context: Context, box: str, plan: ApplyPlan) -> None:
@@ -43,7 +43,7 @@ def one_by_one(context: Context, box: str, plan: ApplyPlan) -> None:
                 f"read it first: cloche diff {box}",
                 code="not-confirmed",
             )
-        _keep(context, box, [row.key], None)
+        _keep(context, box, [row.key], plan, None)
 
 
 def _key(plan: ApplyPlan, beginning: str, box: str) -> str:
@@ -59,11 +59,11 @@ def _key(plan: ApplyPlan, beginning: str, box: str) -> str:
     )
 
 
-def _keep(context: Context, box: str, keys: list[str], as_name: str | None) -> None:
+def _keep(context: Context, box: str, keys: list[str], plan: ApplyPlan, as_name: str | None) -> None:
     from backends.verbs.passage import person
 
     if not keys:
         return
     who = as_name if as_name is not None else person()
     with context.engine.decisions(box, who, scripted=as_name is not None) as desk:
-        desk.acknowledge(keys)
+        desk.acknowledge(keys, also=plan.checks)

@@ -320,7 +320,7 @@ class ApplyScreen(ApplyCalls):
 
         self.work(
             "the acknowledgement is being kept",
-            partial(acknowledge, self.workbench.engine, self.review, check.key, withdraw=done),
+            partial(acknowledge, self.workbench.engine, self.review, check, withdraw=done),
             kept,
             self.workbench.show_error,
         )

@@ -9,7 +9,7 @@ from textual.screen import ModalScreen
 
 from app.engine import EngineLike
 from app.workers.calls import call
-from backends.snapshots import ApplyOutcome, ReviewView
+from backends.snapshots import ApplyOutcome, CheckRow, ReviewView
 from backends.snapshots_moved import RebaseOutcome
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 
-def acknowledge(engine: EngineLike, review: ReviewView, key: str, *, withdraw: bool = False) -> None:
+def acknowledge(engine: EngineLike, review: ReviewView, row: CheckRow, *, withdraw: bool = False) -> None:
     """Takes one warning upon whoever runs the workbench, or lets it stand again; journalled at its return."""
     from backends.verbs.passage import person
 
     desk = engine.decisions(review.row.key, person(), view=review)
     try:
-        desk.acknowledge([key], withdraw=withdraw)
+        desk.acknowledge([row.key], withdraw=withdraw, also=(row,))
     finally:
         desk.close()
 

@@ -17,6 +17,7 @@ from backends.errors import Busy, Refused
 from backends.evidence.journal import Journal
 from backends.gate import branches, configuration, merging, moving, tried, wording, worktree
 from backends.gate.checks import require, require_acknowledged, run_checks, standing
+from backends.gate.rows import WARNED
 from backends.snapshots import CLAIMED, ApplyOutcome, ApplyPlan, BoxCommit, CheckRow, SnapshotInfo, Trial
 from backends.trees import source as sources
 from backends.trees.git import Git
@@ -217,6 +218,9 @@ def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Reque
         # Two harmless halves can make a hostile whole: a HEAD from one side, objects and refs from the other.
         merged = run_checks(quarantine, tip_tree, result.tree)
         require(merged, "apply", paths.name)
+        rows = tuple(dict.fromkeys((*rows, *(row for row in merged if row.verdict == WARNED))))
+    if request.commits:
+        rows += _kept(quarantine, snapshot, request.commits, tree)
     made = ApplyPlan(
         branch,
         bool(request.onto),
@@ -258,6 +262,23 @@ def _same(seen: ApplyPlan, now: ApplyPlan, box: str) -> None:
             f"look at it again: cloche apply {box} --dry-run",
             code="plan-moved",
         )
+
+
+def _kept(
+    quarantine: Git, snapshot: SnapshotInfo, commits: Sequence[BoxCommit], tree: str
+) -> tuple[CheckRow, ...]:
+    """What keeping the commits brings in that nobody was shown; ``Refused`` if they are not the tree."""
+    from backends.gate.commits import intake, unseen
+
+    found = intake.read(quarantine, commits[-1].id, snapshot.base)
+    if found[-1].tree != tree or [one.id for one in found] != [one.id for one in commits]:
+        raise Refused(
+            "the box's commits cannot be kept",
+            f"the last one has the tree {found[-1].tree}, and {tree} was reviewed",
+            "review it again; if it says the same, look at who changed the box's manifest",
+            code="other-commits",
+        )
+    return unseen.check(quarantine, snapshot.base_tree, found)
 
 
 def _same_base(quarantine: Git, snapshot: SnapshotInfo) -> None:

@@ -13,8 +13,8 @@ LIMIT = 64 << 10
 """Bytes of a message that a person gives (UTF-8)."""
 
 _TRAILER = re.compile(r"[A-Za-z0-9-]+: \S")
-_OWN = re.compile(r"^\s*(cloche-[a-z0-9-]*)\s*:", re.IGNORECASE | re.MULTILINE)
-_JOINING = "\n\t\u200c\u200d\ufe0e\ufe0f"  # lines; what scripts and pictures are joined and chosen with
+OWN = re.compile(r"^\s*(cloche-[a-z0-9-]*)\s*:", re.IGNORECASE | re.MULTILINE)
+JOINING = "\n\t\u200c\u200d\ufe0e\ufe0f"  # lines; what scripts and pictures are joined and chosen with
 
 
 class Facts(NamedTuple):
@@ -64,8 +64,8 @@ def messages(facts: Facts, given: str = "") -> Messages:
 
 def _checked(given: str) -> str:
     given = given.replace("\r\n", "\n")
-    forged = _OWN.search(given)
-    unseen = hidden(given, keep=_JOINING)
+    forged = OWN.search(given)
+    unseen = hidden(given, keep=JOINING)
     size = len(given.encode("utf-8", "surrogateescape"))
     why = ""
     if not given.strip():

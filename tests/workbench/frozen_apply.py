@@ -103,7 +103,9 @@ class Desk:
     def __init__(self, engine: FrozenActs) -> None:
         self._engine = engine
 
-    def acknowledge(self, keys: Iterable[str], *, withdraw: bool = False) -> None:
+    def acknowledge(
+        self, keys: Iterable[str], *, withdraw: bool = False, also: Iterable[CheckRow] = ()
+    ) -> None:
         self._engine._fail("acknowledge")
         for key in keys:
             (self._engine.acknowledged.remove if withdraw else self._engine.acknowledged.append)(key)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from backends.boxes.layout import BoxPaths
 from backends.gate.decisions import Review
 from backends.gate.patch import read
-from backends.snapshots import DiffStat, SnapshotInfo
+from backends.snapshots import CheckRow, DiffStat, SnapshotInfo
 from backends.verbs.reviewing import Desk
 
 if TYPE_CHECKING:
@@ -46,7 +46,9 @@ class FrozenDesk(Desk):
         )
         self._engine = engine
 
-    def acknowledge(self, keys: Iterable[str], *, withdraw: bool = False) -> Review:
+    def acknowledge(
+        self, keys: Iterable[str], *, withdraw: bool = False, also: Iterable[CheckRow] = ()
+    ) -> Review:
         self._engine._fail("acknowledge")
         for key in keys:
             (self._engine.acknowledged.remove if withdraw else self._engine.acknowledged.append)(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from backends.gate.commits.values import LARGEST_COMMIT, Commit, Identity, Unfit
+from backends.gate.wording import OWN
 
 _OID = rb"[0-9a-f]{40}(?:[0-9a-f]{24})?"
 _HEADERS = re.compile(
@@ -46,7 +47,7 @@ def parse(oid: str, data: bytes) -> Commit:
     parents = tuple(line[7:].decode("ascii") for line in match["parents"].splitlines())
     if len(set(parents)) != len(parents):
         raise Unfit(f"commit {short} names a parent twice")
-    return Commit(
+    made = Commit(
         oid,
         match["tree"].decode("ascii"),
         parents,
@@ -55,6 +56,26 @@ def parse(oid: str, data: bytes) -> Commit:
         "" if encoding is None else encoding.decode("ascii"),
         data[match.end() :],
     )
+    for text in readings(made):
+        forged = OWN.search(text)
+        if forged:
+            raise Unfit(f"commit {short} has a line {forged[1]}: only the gate writes such")
+    return made
+
+
+def readings(commit: Commit) -> tuple[str, ...]:
+    """What a person may read where Git shows the message and who made it: as it is, and, since ``git log``
+    decodes it, in the encoding that it names. ``Unfit`` where it is not of that encoding."""
+    parts = (commit.message, commit.author.name, commit.author.email, commit.committer.name,
+             commit.committer.email)  # fmt: skip
+    data = b"\n".join(parts)
+    plain = data.decode("utf-8", "surrogateescape")
+    if not commit.encoding:
+        return (plain,)
+    try:
+        return (plain, data.decode(commit.encoding))
+    except (LookupError, UnicodeError):
+        raise Unfit(f"commit {commit.id[:12]} cannot be read in the encoding that it names") from None
 
 
 def _identity(short: str, role: str, text: bytes) -> Identity:

@@ -11,6 +11,7 @@ from typing import NoReturn
 from app.cli.context import Context
 from app.cli.table import GROUPS, JSON, VERBS, Param, Verb
 from app.cli.terminated import on_sigterm
+from backends import injected
 from backends.errors import UsageError
 
 
@@ -119,6 +120,13 @@ def dispatch(words: Sequence[str]) -> int:
     handler = getattr(import_module(f"app.cli.{module}"), function)
     # A creation that is told to end takes back what it made, as after an interrupt.
     on_sigterm()
-    code = handler(Context(verb, as_json=args.json), args)
+    context = Context(verb, as_json=args.json)
+    if injected.text():
+        from backends.host import injections
+
+        context.note(
+            f"failures are injected, so no answer is this host's own: {', '.join(injections.asked())}"
+        )
+    code = handler(context, args)
     sys.stdout.flush()
     return int(code or 0)

@@ -406,15 +406,31 @@ VERBS: tuple[Verb, ...] = (
     Verb(
         "probe",
         "policy and host",
-        "Try what this host can enforce; every answer is an action that just ran.",
+        "Try what this host can enforce; every answer is an action that ran here.",
         "host:probe",
         "cloche.probe/1",
         (
             Field(
-                "claims", "list", "`id`, `text`, `result` (proved, failed, not run), `evidence`, `duration`"
+                "claims",
+                "list",
+                "`id`, `text`, `result` (proved, failed, not run), `evidence`, `duration`, `tier`, `without`,"
+                " `time`, `cause`, `remedy`, `passed`, `changed`, see docs/probe.md",
             ),
-            Field("facts", "list", "`id`, `text`, `value`: what was seen without trying anything"),
+            Field("facts", "list", "`id`, `text`, `value`, `group`: what was seen without trying anything"),
+            Field(
+                "obstacles",
+                "list",
+                "`id`, `what`, `why`, `remedy`, `tiers`, `evidence`: what stands in the way",
+            ),
+            Field("cached", "boolean", "the answer of an earlier run, whose conditions still hold"),
+            Field("time", "number", "when the proofs were run"),
+            Field("age", "number", "seconds since then"),
+            Field("duration", "number", "seconds that took"),
+            Field("conditions", "list", "name and value of all that the answer depends on"),
+            Field("injected", "list", "failures that were asked for by CLOCHE_INJECT"),
+            Field("not_kept", "string", "why the answer could not be kept, empty when it was"),
         ),
+        (Param(("--fresh",), "run every proof now, also where the kept answer still holds", "flag"),),
     ),
     *DOCTOR_VERBS,
     *MATRIX_VERBS,

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from backends import injected, tiers
-from backends.errors import UsageError, from_dict
-from backends.host import asking, cache, causes, claims, conditions, facts, obstacles, probes
+from backends import tiers
+from backends.errors import from_dict
+from backends.host import asking, cache, causes, claims, conditions, facts, injections, obstacles, probes
 from backends.host.asking import Answer, Progress
 from backends.host.cache import Kept, Passed
 from backends.host.conditions import Conditions
@@ -24,7 +24,7 @@ def report(*, fresh: bool = False, progress: Progress | None = None) -> HostRepo
     The kept answer is given while its conditions hold, unless ``fresh``. ``UsageError`` when
     ``CLOCHE_INJECT`` asks for a failure that there is not.
     """
-    asked = injections()
+    asked = injections.asked()
     here = conditions.now()
     kept = cache.load()
     age = time.time() - kept.time
@@ -35,7 +35,7 @@ def report(*, fresh: bool = False, progress: Progress | None = None) -> HostRepo
     took = time.time() - began
     proofs = tuple(proof for tier in tiers.MODULES for proof in _proofs(tier, answers[tier], began))
     passed = {**kept.passed, **{one.id: Passed(began, here) for one in proofs if one.result == probes.PROVED}}
-    known = tuple(_remembered(one, kept.passed, here) for one in proofs)
+    known = tuple(_remembered(one, kept.passed, here, asked) for one in proofs)
     now = Kept(here, began, took, _tools(answers[TOOLS]), known, kept.passed if asked else passed)
     not_kept = ""
     if not asked:
@@ -44,18 +44,6 @@ def report(*, fresh: bool = False, progress: Progress | None = None) -> HostRepo
         except OSError as error:
             not_kept = f"{cache.path()}: {error.strerror}"
     return _made(now, facts.gather(), cached=False, age=0.0, asked=asked, not_kept=not_kept)
-
-
-def injections() -> tuple[str, ...]:
-    """The failures that were asked for; ``UsageError`` for one that there is not."""
-    if unknown := injected.unknown():
-        raise UsageError(
-            f"{injected.VARIABLE} asks for what cannot be injected",
-            ", ".join(unknown),
-            f"one of {', '.join(injected.KNOWN)}; docs/triage.md says how each may fail",
-            code="bad-injection",
-        )
-    return tuple(f"{ident}={how}" for ident, how in injected.asked())
 
 
 def gather_facts() -> tuple[Fact, ...]:
@@ -120,7 +108,7 @@ def _proofs(tier: str, answer: Answer, now: float) -> tuple[Proof, ...]:
     for row in stated:
         ident = f"{tier}.{row.id}" if row.id else tier
         claim = found.pop(ident, None) or Claim(
-            ident, row.text, probes.NOT_RUN, f"the tier could not be tried: {verdict.evidence}", 0.0
+            ident, row.text, probes.NOT_RUN, "the tier could not be tried so far", 0.0
         )
         rows.append(_proof(tier, claim, row.without, now, cause))
     return (*rows, *(_proof(tier, claim, "", now, cause) for claim in found.values()))
@@ -144,9 +132,14 @@ def _proof(tier: str, claim: Claim, without: str, now: float, cause: str) -> Pro
     return Proof(*claim, tier, without, now, cause, remedy, 0.0, ())
 
 
-def _remembered(proof: Proof, passed: Mapping[str, Passed], here: Conditions) -> Proof:
+def _remembered(
+    proof: Proof, passed: Mapping[str, Passed], here: Conditions, asked: tuple[str, ...]
+) -> Proof:
     """With when it last held, and what changed since: nothing for one that holds now."""
     before = passed.get(proof.id)
     if proof.result == probes.PROVED or before is None:
         return proof
-    return proof._replace(passed=before.time, changed=conditions.differing(before.conditions, here))
+    struck = tuple(f"injected: {one}" for one in asked)
+    return proof._replace(
+        passed=before.time, changed=(*struck, *conditions.differing(before.conditions, here))
+    )

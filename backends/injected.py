@@ -3,7 +3,7 @@
 ``CLOCHE_INJECT=ID[=HOW],...`` in the environment makes what is named fail the way a real host fails, in
 ``cloche probe`` and in launches alike, because both ask here. It can only make answers worse: nothing here
 lets anything pass that would not pass without. An answer under injection is said to be one, and is never
-kept. :data:`KNOWN` is the list; ``docs/triage.md`` has it for people.
+kept. :data:`KNOWN` is the list; ``docs/probe.md`` has it for people.
 
 Lean: part of every launch. Without the variable, a question is one look at the environment.
 """

@@ -12,7 +12,7 @@ def asked() -> tuple[str, ...]:
         raise UsageError(
             f"{injected.VARIABLE} asks for what cannot be injected",
             ", ".join(unknown),
-            f"one of {', '.join(injected.KNOWN)}; docs/triage.md says how each may fail",
+            f"one of {', '.join(injected.KNOWN)}; docs/probe.md says how each may fail",
             code="bad-injection",
         )
     return tuple(f"{ident}={how}" for ident, how in injected.asked())

@@ -58,7 +58,7 @@ def _bundle(context: Context, text: str) -> Path | None:
             context.engine.find(text)
             return None
         except ClocheError:
-            if not path.exists():
+            if not os.access(path, os.F_OK):
                 raise
     return path
 

@@ -54,7 +54,7 @@ def sign(receipt: bytes, key: Path, *, prompt: bool) -> bytes:
     with ssh-keygen's own words when it does not sign.
     """
     program = executable("the receipt was not signed")
-    if not key.is_file():
+    if not _is_file(key):
         raise UsageError(
             "the receipt was not signed",
             f"there is no file {key}",
@@ -111,7 +111,7 @@ def findings(receipt: bytes, signature: bytes | None, signers: Path | None) -> I
     """What is to be said about the signature of a receipt; ``signers`` is a file of allowed signers
     (ssh-keygen(1)). ``Refused`` without ssh-keygen, ``UsageError`` when ``signers`` is no file.
     """
-    if signers is not None and not signers.is_file():
+    if signers is not None and not _is_file(signers):
         raise UsageError(
             "the signature cannot be checked",
             f"there is no file {signers}",
@@ -200,7 +200,7 @@ def executable(what: str) -> str:
     mine = [part for part in os.environ.get("PATH", "").split(":") if part.startswith("/")]
     for folder in (*mine, *SYSTEM_PATH.split(":")):
         path = Path(folder, "ssh-keygen")
-        if path.is_file() and os.access(path, os.X_OK):
+        if os.access(path, os.X_OK) and path.is_file():  # in this order: a folder that cannot be entered
             return str(path)
     raise Refused(
         what,
@@ -208,6 +208,10 @@ def executable(what: str) -> str:
         "apt-get install openssh-client",
         code="no-ssh-keygen",
     )
+
+
+def _is_file(path: Path) -> bool:
+    return os.access(path, os.F_OK) and path.is_file()
 
 
 def environment(theirs: Mapping[str, str]) -> dict[str, str]:

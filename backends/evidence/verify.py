@@ -122,6 +122,10 @@ def _signature(bundle: Bundle, receipt: bytes, signers: Path | None) -> Iterator
         if signers is None:
             return
         signature = None
+    except ClocheError as error:
+        why = "the signature cannot be read"
+        yield Finding("signature", "fail", why, error.why, "ask for the export again")
+        return
     from backends.evidence import signing  # an export without a signature needs none of it
 
     yield from signing.findings(receipt, signature, signers)

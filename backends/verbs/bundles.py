@@ -26,11 +26,6 @@ ONLY_THERE = frozenset(("special-file", "unread", "box-finding"))
 """Checks of what lay in the box beside the tree: no object shows it, so nobody can ask again."""
 
 
-def is_bundle(path: Path) -> bool:
-    """Whether something lies there that an export could be; what it is turns out when it is read."""
-    return path.is_dir() or path.is_file()
-
-
 def review(path: Path, place: Source | None, signers: Path | None) -> BundleView:
     """See ``Engine.review_bundle``."""
     found = outcome.verify(path, signers)

@@ -46,7 +46,7 @@ def doctor(context: Context, args: argparse.Namespace) -> int:
         found = _look(context, args) if repairs else found
     failed = any(row.verdict == "fail" for row in found)
     if context.json:
-        context.document(ok=not failed, findings=found, repairs=repairs)
+        context.document(ok=not failed, findings=found, repairs=repairs, bundle=None)
     else:
         for one in repairs:
             context.say(

@@ -26,7 +26,7 @@ DOCTOR_VERBS: tuple[Verb, ...] = (
                 "with --fix: `subject`, `fix`, `finding`, `done` (boolean), `text` (what was done, or why "
                 "it was not)",
             ),
-            Field("bundle", "object", "with --open: all that the bundle holds"),
+            Field("bundle", "object or null", "with --open: all that the bundle holds"),
         ),
         (
             Param(("box",), "name of the box", "positional", "BOX", many="?"),

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from backends.boxes import liveness, store
+from backends.boxes.layout import socket_path
 from backends.boxes.lifecycle import RUNNING
 from backends.doctor.rows import Box, Voice, command
 from backends.snapshots import Finding
@@ -66,4 +67,5 @@ def _alive(box: Box) -> bool:
 def settle(box: Box) -> str:
     """The repair: what ``cloche stop`` does for a box whose keeper died."""
     with passage.holding(box.paths, "doctor") as held:
+        socket_path(box.paths).unlink(missing_ok=True)  # nobody listens there any more
         return f"it is {held.manifest.state}, and its journal says that its keeper was lost"

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths, socket_path
 from backends.doctor.rows import Box, Voice, command
 from backends.errors import Busy, ClocheError
@@ -101,8 +102,10 @@ def _processes(box: Box) -> list[Finding]:
 
 
 def _owner(process: Path) -> int | None:
+    """Whose a process is; None for one that is gone, or a zombie that only waits to be collected."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        return process.stat().st_uid
+        owner = process.stat().st_uid
+        return owner if liveness.start_time(int(process.name)) is not None else None
     return None
 
 

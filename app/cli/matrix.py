@@ -72,7 +72,9 @@ def _box(context: Context, found: Matrix) -> None:
             for cell in row.cells
         ],
     )
-    if not any(cell.deleted_by for cell in row.cells):
+    if row.id == "workspace":
+        context.note("nothing confines this tier: no cell is there to be deleted")
+    elif not any(cell.deleted_by for cell in row.cells):
         context.note("nothing in its policy deletes a cell")
     if any(cell.result == "not run" for cell in row.cells):
         context.note(f"not run: the box was never live; cloche run {found.box} -- true")

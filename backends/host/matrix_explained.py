@@ -18,11 +18,11 @@ EXPLAINED: tuple[Row, ...] = (
         "WASM, V8 isolates",
         "explained",
         (
-            Cell("filesystem", "what is imported", "No file but through what the host hands in."),
-            Cell("network", "what is imported", "No connection but through what the host hands in."),
+            Cell("filesystem", "its imports", "No file but through what the host hands in."),
+            Cell("network", "its imports", "No connection but through what the host hands in."),
             Cell(
                 "kernel",
-                "no calls of its own",
+                "no syscalls",
                 "There is no raw access to system calls; memory accesses are checked. Runtime and neighbours "
                 "share one process, so a fault of the runtime is a way out.",
             ),
@@ -43,12 +43,12 @@ EXPLAINED: tuple[Row, ...] = (
         (
             Cell(
                 "filesystem",
-                "as arguments say",
+                "as invoked",
                 "A mount namespace built by arguments: with bubblewrap's `--ro-bind / /` every file is read.",
             ),
             Cell(
                 "network",
-                "as arguments say",
+                "as invoked",
                 "An empty network namespace, the host's, or (nsjail) an interface lent.",
             ),
             Cell(
@@ -58,7 +58,7 @@ EXPLAINED: tuple[Row, ...] = (
             ),
             Cell(
                 "privilege",
-                "as arguments say",
+                "as invoked",
                 "Tools to build sandboxes with, no ready-made ones: what is mounted in, a D-Bus socket for "
                 "example, can be a way out.",
             ),
@@ -72,11 +72,11 @@ EXPLAINED: tuple[Row, ...] = (
         "full VM",
         "explained",
         (
-            Cell("filesystem", "guest's own disk", "Its own disk, and the folders that are shared with it."),
-            Cell("network", "the host's rules", "What the host lets its virtual network card reach."),
+            Cell("filesystem", "own disk", "Its own disk, and the folders that are shared with it."),
+            Cell("network", "host rules", "What the host lets its virtual network card reach."),
             Cell(
                 "kernel",
-                "own guest kernel",
+                "own kernel",
                 "A guest kernel behind hardware virtualization. QEMU holds its guests to be untrusted there; "
                 "with emulation (TCG) nobody may rely on it for isolation.",
             ),

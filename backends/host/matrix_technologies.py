@@ -36,7 +36,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
         "a plain process",
         "technology",
         (
-            Cell("filesystem", "all of yours", "It reads and writes whatever its user can."),
+            Cell("filesystem", "all yours", "It reads and writes whatever its user can."),
             Cell("network", "the host's", "Every destination, and the host's loopback."),
             Cell("kernel", "the host's", "Every system call that its user may make."),
             Cell("privilege", "its user's", "Its user's, credentials and running agents of keys included."),
@@ -46,19 +46,19 @@ TECHNOLOGIES: tuple[Row, ...] = (
     ),
     Row(
         "container-rootful",
-        "container, rootful",
+        "rootful container",
         "technology",
         (
             Cell(
                 "filesystem",
-                "image and mounts",
+                "its mounts",
                 "Namespaces show the image and what is mounted into it.",
                 (),
                 ("root-bind", "home-bind", "engine-socket"),
             ),
             Cell(
                 "network",
-                "a stack of its own",
+                "own stack",
                 "A network stack of its own, on a bridge of the host. It is no list of destinations: that is "
                 "a firewall's or a proxy's.",
                 (),
@@ -74,7 +74,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
             ),
             Cell(
                 "privilege",
-                "a root daemon's",
+                "root daemon",
                 "The daemon needs root and, when asked, starts a container that may write to `/` of the "
                 "host: only trusted users may reach it.",
                 (),
@@ -87,19 +87,19 @@ TECHNOLOGIES: tuple[Row, ...] = (
     ),
     Row(
         "container-rootless",
-        "container, rootless",
+        "rootless container",
         "technology",
         (
             Cell(
                 "filesystem",
-                "image and mounts",
+                "its mounts",
                 "The image and what is mounted; a mount opens it with the rights of your user.",
                 (),
                 ("root-bind", "home-bind", "engine-socket"),
             ),
             Cell(
                 "network",
-                "a user-mode stack",
+                "own stack",
                 "A network namespace with a user-mode stack (pasta, slirp4netns), or none. It is no list of "
                 "destinations.",
                 (),
@@ -136,7 +136,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
         (
             Cell(
                 "filesystem",
-                "through a proxy",
+                "by a proxy",
                 "Files are reached through a separate process, the gofer, as far as the container is given "
                 "them; a tmpfs can be laid over.",
                 (),
@@ -144,7 +144,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
             ),
             Cell(
                 "network",
-                "a stack of its own",
+                "own stack",
                 "A network stack of its own in user space; packets leave by the namespace's device. It is no "
                 "list of destinations.",
                 (),
@@ -152,7 +152,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
             ),
             Cell(
                 "kernel",
-                "one in user space",
+                "user space",
                 "System calls are served by the Sentry, a kernel in user space. The host's kernel stays "
                 "below it with a smaller surface.",
                 (),
@@ -160,7 +160,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
             ),
             Cell(
                 "privilege",
-                "engine's beside it",
+                "engine's too",
                 "The Sentry runs as a user-space process and cannot open host sockets of its own; the engine "
                 "that starts it keeps its rights.",
                 (),
@@ -186,21 +186,21 @@ TECHNOLOGIES: tuple[Row, ...] = (
         (
             Cell(
                 "filesystem",
-                "block devices",
+                "own disks",
                 "Block devices backed by files of the host; the guest mounts them itself.",
                 (),
                 (),
             ),
             Cell(
                 "network",
-                "a TAP device",
+                "TAP device",
                 "A TAP device: what leaves it is decided by the host's own network rules.",
                 (),
                 ("wide-egress",),
             ),
             Cell(
                 "kernel",
-                "own guest kernel",
+                "own kernel",
                 "A guest kernel behind KVM and a small device model; vCPU threads count as malicious from "
                 "their start.",
                 (),
@@ -208,7 +208,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
             ),
             Cell(
                 "privilege",
-                "the jailed VMM's",
+                "VMM, jailed",
                 "The VMM has seccomp filters of its own; started by the jailer it is an unprivileged process "
                 "in a chroot. The jailer itself needs elevated rights.",
                 (),
@@ -230,7 +230,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
         (
             Cell(
                 "filesystem",
-                "shared, or block",
+                "virtio-fs",
                 "The root and volumes reach the guest as block devices or by virtio-fs, whose daemon on the "
                 "host runs as root in a namespace of its own.",
                 (),
@@ -238,7 +238,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
             ),
             Cell(
                 "network",
-                "a TAP device",
+                "TAP device",
                 "A TAP device for the guest; with QEMU the host kernel's vhost-net serves it by default. It "
                 "is no list of destinations.",
                 (),
@@ -246,14 +246,14 @@ TECHNOLOGIES: tuple[Row, ...] = (
             ),
             Cell(
                 "kernel",
-                "own guest kernel",
+                "own kernel",
                 "A light virtual machine for each pod: its containers share a guest kernel, not the host's.",
                 (),
                 ("device",),
             ),
             Cell(
                 "privilege",
-                "runtime's beside it",
+                "engine's too",
                 "A second layer below the usual container; the engine on the host keeps what it has.",
                 (),
                 ("engine-socket", "credentials"),

@@ -16,7 +16,7 @@ TIERS: tuple[Row, ...] = (
         (
             Cell(
                 "filesystem",
-                "all of yours",
+                "all yours",
                 "It reads and writes whatever you can. Edits land in a worktree of their own because it "
                 "starts there, not because it has to.",
             ),
@@ -42,7 +42,7 @@ TIERS: tuple[Row, ...] = (
         (
             Cell(
                 "filesystem",
-                "what is granted",
+                "the grants",
                 "A root that holds the grants and nothing else; writes reach the box's own folders and write "
                 "grants. Mounts and Landlock both hold it.",
                 ("write-outside", "absent", "mount", "inherited"),
@@ -50,7 +50,7 @@ TIERS: tuple[Row, ...] = (
             ),
             Cell(
                 "network",
-                "none, or all",
+                "none or all",
                 "`deny`: an empty network namespace. `host`: the host's network, whole. There is no list of "
                 "destinations in between.",
                 ("network", "sockets"),
@@ -92,14 +92,14 @@ TIERS: tuple[Row, ...] = (
         (
             Cell(
                 "filesystem",
-                "what is granted",
+                "the grants",
                 "As `process`.",
                 ("write-outside", "absent", "mount", "inherited"),
                 ("root-bind", "home-bind", "runs-later", "host-service"),
             ),
             Cell(
                 "network",
-                "listed, over TCP",
+                "listed, TCP",
                 "A private network: only listed destinations are reached, by pinned address and over TCP. "
                 "Inside TLS a listed server may lead on to others (domain fronting).",
                 ("network", "sockets"),
@@ -136,14 +136,14 @@ TIERS: tuple[Row, ...] = (
         (
             Cell(
                 "filesystem",
-                "image and mounts",
+                "its mounts",
                 "The image, read-only, bounded private folders and the intended mounts.",
                 (),
                 ("root-bind", "home-bind", "runs-later", "host-service"),
             ),
             Cell(
                 "network",
-                "names, by proxy",
+                "names, L7",
                 "Egress is scoped by name in an HTTP CONNECT proxy (L7). What ignores the proxy is refused "
                 "where the network namespace is empty, which is the default.",
                 (),
@@ -178,21 +178,21 @@ TIERS: tuple[Row, ...] = (
         (
             Cell(
                 "filesystem",
-                "guest's own disk",
+                "own disk",
                 "A disk of the guest's own, and the folders that are shared with it.",
                 (),
                 ("shared-folder", "home-bind", "host-service"),
             ),
             Cell(
                 "network",
-                "rules in its path",
+                "rules on path",
                 "Destination rules in the guest's network path, outside of the guest.",
                 (),
                 ("wide-egress", "host-service"),
             ),
             Cell(
                 "kernel",
-                "own guest kernel",
+                "own kernel",
                 "A kernel of its own behind a hypervisor. Emulation (TCG) is not this promise: it runs only "
                 'on `accelerator = "tcg"` and says "emulated: no isolation promised".',
                 (),

@@ -53,9 +53,9 @@ HOST_SECRETS: tuple[tuple[str, str], ...] = (
     ("/var/run/secrets/kubernetes.io", "the service account of this pod"),
     ("/etc/rancher", "the cluster administrator's credentials"),
     ("/var/lib/rancher", "the cluster's keys and every pod's secrets"),
-    ("/var/lib/cloud", "what the cloud handed this machine at its first start, often with credentials"),
-    ("/var/lib/docker", "the files of every Docker container, with their secrets"),
-    ("/var/lib/containers", "the files of every Podman container of root, with their secrets"),
+    ("/var/lib/cloud", "what the cloud handed this machine at its first start"),
+    ("/var/lib/docker", "the files and secrets of every Docker container"),
+    ("/var/lib/containers", "the files and secrets of every Podman container of root"),
 )
 
 SOCKETS: tuple[tuple[str, str], ...] = (

@@ -18,6 +18,7 @@ CONTEXTS: dict[str, str] = {
     "timeline": "Timeline",
     "gate": "Gate",
     "compare": "Compare",
+    "matrix": "Isolation matrix",
     "diff": "Diff",
     "lists": "Lists and texts",
 }

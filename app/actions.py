@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from app.action import Action, Situation
 from app.actions_compare import COMPARE
 from app.actions_gate import GATE
+from app.actions_matrix import MATRIX
 from backends.snapshots import BoxRow
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ ACTIONS: tuple[Action, ...] = (
         "escape,backspace",
         "back",
         "Return to the screen before",
-        ("box", "gate", "denial", "compare"),
+        ("box", "gate", "denial", "compare", "matrix"),
     ),
     # Denials
     Action(
@@ -300,6 +301,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("execs", "e", "executions", "Show or hide each execution and exit", ("timeline",), own=True),
     *GATE,
     *COMPARE,
+    *MATRIX,
     # Diff and lists
     Action(
         "detail",

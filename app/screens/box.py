@@ -274,6 +274,11 @@ class BoxScreen(BoxVerbs, RuleVerbs):
     def do_policy(self) -> None:
         self.show_tab("policy")
 
+    def do_matrix(self) -> None:
+        from app.screens.matrix import MatrixScreen
+
+        self.app.push_screen(MatrixScreen(self.row))
+
     def do_sides(self) -> None:
         view = self.query_one(DiffView)
         view.set_split(not view.sides)

@@ -295,6 +295,11 @@ class FleetScreen(BoxVerbs):
 
         self.app.push_screen(CompareScreen(tuple(self.marked)))
 
+    def do_matrix(self) -> None:
+        from app.screens.matrix import MatrixScreen
+
+        self.app.push_screen(MatrixScreen())
+
     def do_view(self) -> None:
         self.shows = VIEWS[(VIEWS.index(self.shows) + 1) % len(VIEWS)]
         for pane in self.panes():

@@ -43,6 +43,7 @@ from tests.workbench.frozen_compare import FrozenCompare
 from tests.workbench.frozen_desk import FrozenDesk, desk_paths
 from tests.workbench.frozen_diff import CHANGES, CHECKS, DIFF, PATCH
 from tests.workbench.frozen_host import FrozenHost
+from tests.workbench.frozen_matrix import FrozenMatrix
 
 __all__ = ["CHANGES", "CHECKS", "DIFF", "PATCH"]
 
@@ -337,7 +338,7 @@ class Still:
         self.closed = True
 
 
-class FrozenEngine(FrozenActs, FrozenAnswers, FrozenCompare, FrozenHost):
+class FrozenEngine(FrozenActs, FrozenAnswers, FrozenCompare, FrozenHost, FrozenMatrix):
     (
         Claim(
             "process",

@@ -27,6 +27,7 @@ class Cause(NamedTuple):
     remedy: str
     tiers: tuple[str, ...]
     narrows: bool = False  # the tiers can be had, with a promise less
+    passing: bool = False  # it may be over at the next look, though nothing was changed
 
 
 _NFT = "nf_tables nft_ct nft_reject_inet nft_redir nft_chain_nat"
@@ -174,6 +175,7 @@ CAUSES: tuple[Cause, ...] = (
         "the kernel refuses new control group namespaces, or the box's group",
         "allow control group namespaces: sysctl user.max_cgroup_namespaces=10000",
         KERNEL,
+        passing=True,
     ),
     Cause(
         "uts",
@@ -204,6 +206,7 @@ CAUSES: tuple[Cause, ...] = (
         "the path is gone, or cannot be mounted",
         "correct the grant in the profile, then make the box anew",
         (),
+        passing=True,
     ),
     Cause(
         "tree",
@@ -211,6 +214,7 @@ CAUSES: tuple[Cause, ...] = (
         "they are not what they were made as",
         "the box's folders are damaged: cloche doctor, or make the box anew",
         (),
+        passing=True,
     ),
     Cause(
         "podman-absent",
@@ -233,6 +237,7 @@ CAUSES: tuple[Cause, ...] = (
         "its store is locked or damaged",
         "podman system check, or as a last resort podman system reset, which removes all containers",
         ("container",),
+        passing=True,
     ),
     Cause(
         "kvm-absent",
@@ -262,6 +267,7 @@ CAUSES: tuple[Cause, ...] = (
         "the boundary stands, and something went through that it must refuse",
         "do not work around it: cloche doctor --bundle FILE, and report it",
         ALL,
+        passing=True,
     ),
     Cause(
         "proof-hung",
@@ -269,6 +275,7 @@ CAUSES: tuple[Cause, ...] = (
         "what gives no answer in time counts as failed",
         "cloche probe --fresh; if it hangs again, see what the host does: dmesg, and the load",
         ALL,
+        passing=True,
     ),
     Cause(
         "init",
@@ -276,6 +283,7 @@ CAUSES: tuple[Cause, ...] = (
         "the host ended it, or it met an error of its own",
         "cloche probe tells which part cannot be had",
         KERNEL,
+        passing=True,
     ),
 )
 BY_ID = {cause.id: cause for cause in CAUSES}

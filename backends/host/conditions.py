@@ -31,6 +31,7 @@ _SETTINGS = (
     "kernel.io_uring_disabled", "dev.tty.legacy_tiocsti", "kernel.modules_disabled",
     "net.ipv6.conf.all.disable_ipv6",
 )  # fmt: skip
+_MODULES = ("nf_tables", "nft_ct", "nft_reject_inet", "nft_redir", "nft_chain_nat", "overlay", "kvm")
 _OWN_ROOMS = ("host", "keeper", "kernel", "tiers", "policy", "egress", "container", "microvm")
 _STATUS = ("Uid", "Gid", "Groups", "NoNewPrivs", "Seccomp", "CapEff", "CapBnd")
 
@@ -42,6 +43,7 @@ def now() -> Conditions:
         ("kernel", f"{os.uname().release} {os.uname().version}"),
         ("security modules", facts.security_modules()),
         ("Landlock", str(landlock.abi())),
+        ("modules", ", ".join(name for name in _MODULES if Path("/sys/module", name).exists()) or "none"),
         ("packages", _packages()),
         ("Cloche", _product()),
         ("interpreter", _identity(os.path.realpath(sys.executable))),

@@ -36,8 +36,9 @@ The answer is kept in `$XDG_STATE_HOME/cloche/host.json`, and given again while 
 depends on: the boot, the kernel, the security modules, the packages' records, the programs that tiers start,
 settings of the kernel, this program itself, and the user, privileges, namespaces, groups and limits that it
 was started with. A kept answer says how old it is; `cloche probe --fresh` runs everything now. For each claim
-it also keeps when it last held, and tells what is different since. Every launch of a box proves its boundary
-again, whatever is kept here.
+it also keeps when it last held, and tells what is different since. An answer in which a proof failed or hung
+for no cause that lies in the host is not kept: the next one is found anew. Every launch of a box proves its
+boundary again, whatever is kept here.
 
 ## `cloche probe --json`
 
@@ -139,9 +140,9 @@ def _injections() -> list[str]:
         "",
         "## Failures on request",
         "",
-        f"`{injected.VARIABLE}=ID[=HOW],...` in the environment makes what is named fail as a real host would,",
+        f"`{injected.VARIABLE}=ID[=HOW],...` in the environment makes what is named fail as a host does",
         "in the probe and in launches alike, so that every answer can be tried on any host. It can only make",
-        "answers worse. Every verb says on standard error that failures are injected, every evidence of one is",
+        "answers worse. Every verb says on standard error that failures are injected, the evidence of each is",
         "marked `(injected)`, and such an answer is never kept.",
         "",
         "| id | how (the first is the default) | what fails |",

@@ -37,10 +37,11 @@ def report(*, fresh: bool = False, progress: Progress | None = None) -> HostRepo
     passed = {**kept.passed, **{one.id: Passed(began, here) for one in proofs if one.result == probes.PROVED}}
     known = tuple(_remembered(one, kept.passed, here, asked) for one in proofs)
     now = Kept(here, began, took, _tools(answers[TOOLS]), known, kept.passed if asked else passed)
-    not_kept = ""
+    not_kept = _passing(known) or answers[TOOLS].why
     if not asked:
         try:
-            cache.save(now)
+            # An answer that is not kept takes the one before away: that is no longer known to hold.
+            cache.save(cache.NOTHING._replace(passed=passed) if not_kept else now)
         except OSError as error:
             not_kept = f"{cache.path()}: {error.strerror}"
     return _made(now, facts.gather(), cached=False, age=0.0, asked=asked, not_kept=not_kept)
@@ -50,6 +51,12 @@ def gather_facts() -> tuple[Fact, ...]:
     """Every fact, also those that programs of the host have to be asked for; no tier is tried."""
     found = (*facts.gather(), *_tools(asking.ask((TOOLS,))[TOOLS]))
     return _sorted(found)
+
+
+def _passing(proofs: Iterable[Proof]) -> str:
+    """Why an answer is not one to keep: what may be over at the next look is looked for again."""
+    found = next((one for one in proofs if one.cause and causes.BY_ID[one.cause].passing), None)
+    return f"{found.id}: {causes.BY_ID[found.cause].what}" if found else ""
 
 
 def _whole(kept: Kept) -> bool:

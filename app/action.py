@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from backends.snapshots import BoxRow, DenialRow, ProcessRow, ReviewView
+from backends.snapshots import BoxRow, DenialRow, Finding, ProcessRow, ReviewView
 
 CONTEXTS: dict[str, str] = {
     "anywhere": "Anywhere",
@@ -18,6 +18,7 @@ CONTEXTS: dict[str, str] = {
     "timeline": "Timeline",
     "gate": "Gate",
     "compare": "Compare",
+    "triage": "Triage",
     "matrix": "Isolation matrix",
     "diff": "Diff",
     "lists": "Lists and texts",
@@ -34,6 +35,8 @@ class Situation(NamedTuple):
     terminal: bool = False  # a session's terminal is open in this screen
     review: ReviewView | None = None
     denial: DenialRow | None = None  # the refusal under the cursor
+    finding: Finding | None = None  # what doctor found, under the cursor
+    elsewhere: bool = False  # what is shown is of another host
     file: bool = False  # a file is selected in the gate
     marked: int = 0  # boxes that are marked in the fleet
     repository: bool = True  # the workbench was opened inside one

@@ -12,6 +12,7 @@ from app.action import Action, Situation
 from app.actions_compare import COMPARE
 from app.actions_gate import GATE
 from app.actions_matrix import MATRIX
+from app.actions_triage import TRIAGE
 from backends.snapshots import BoxRow
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ ACTIONS: tuple[Action, ...] = (
         "escape,backspace",
         "back",
         "Return to the screen before",
-        ("box", "gate", "denial", "compare", "matrix"),
+        ("box", "gate", "denial", "compare", "matrix", "triage"),
     ),
     # Denials
     Action(
@@ -301,6 +302,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("execs", "e", "executions", "Show or hide each execution and exit", ("timeline",), own=True),
     *GATE,
     *COMPARE,
+    *TRIAGE,
     *MATRIX,
     # Diff and lists
     Action(
@@ -372,6 +374,7 @@ BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 
 _NAMES = {
     "question_mark": "?",
+    "exclamation_mark": "!",
     "minus": "-",
     "slash": "/",
     "left_curly_bracket": "{",

@@ -300,6 +300,11 @@ class FleetScreen(BoxVerbs):
 
         self.app.push_screen(MatrixScreen())
 
+    def do_doctor(self) -> None:
+        from app.screens.doctor import TriageScreen
+
+        self.app.push_screen(TriageScreen())
+
     def do_view(self) -> None:
         self.shows = VIEWS[(VIEWS.index(self.shows) + 1) % len(VIEWS)]
         for pane in self.panes():

@@ -13,6 +13,7 @@ from backends.policy.fit import AUTO_ORDER, candidates, misfits
 from backends.policy.model import Policy
 from backends.record import NamedTuple
 from backends.snapshots_choice import ABSENT, DEARER, NEVER, REFUSED, TAKEN, Reasoning, Weighed
+from backends.snapshots_host import Proof
 from backends.values import Claim
 
 
@@ -77,8 +78,8 @@ NEVER_AUTO = "auto never takes it: it enforces nothing"
 CHEAPEST = "the cheapest tier that can enforce every key of the policy"
 LAST_RESORT = "cloche probe says what this host can do; a box without a boundary takes --tier workspace"
 
-Verdict = Callable[[str], Claim | None]
-"""What this host showed of a whole tier, None where nothing was run. May be a proof, with its remedy."""
+Verdict = Callable[[str], Claim | Proof | None]
+"""What this host showed of a whole tier, None where nothing was run. A proof comes with its remedy."""
 
 
 def unproved(name: str) -> Claim | None:
@@ -100,7 +101,9 @@ def weigh_one(policy: Policy, name: str, verdict: Verdict) -> Weighed:
     if claim is None:
         return Weighed(name, DEARER, UNTRIED, "", "", None)
     if claim.result != "proved":
-        return Weighed(name, REFUSED, claim.evidence, getattr(claim, "remedy", ""), "", None)
+        return Weighed(
+            name, REFUSED, claim.evidence, claim.remedy if isinstance(claim, Proof) else "", "", None
+        )
     return Weighed(name, DEARER, "it can enforce every key, and did here", "", claim.evidence, claim.duration)
 
 

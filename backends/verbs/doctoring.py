@@ -24,12 +24,13 @@ def doctor(
     here: Source | None,
     *,
     fresh: bool = False,
+    examined: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Finding, ...]:
     """See ``Engine.doctor``."""
     boxes = [paths] if paths else within(repository_key, here)
     report = reporting.report(fresh=fresh, progress=progress)
-    return tuple(look(boxes, repository_key, here, report, progress))
+    return tuple(look(boxes, repository_key, here, report, progress, examined=examined))
 
 
 def look(
@@ -38,11 +39,13 @@ def look(
     here: Source | None,
     report: HostReport,
     progress: Callable[[str], None] | None = None,
+    *,
+    examined: bool = True,
 ) -> tuple[Finding, ...]:
-    """Every finding of the host and of ``boxes``, worst first."""
+    """Every finding of the host and, where they are ``examined``, of ``boxes``, worst first."""
     rows = host.check(report, {tier for one in boxes if (tier := _tier(one))})
     proofs = Proofs()
-    for box in boxes:
+    for box in boxes if examined else ():
         if progress:
             progress(f"box {box.name}")
         rows += examine.examine(box, here, proofs)
@@ -86,7 +89,7 @@ def repair(findings: tuple[Finding, ...], here: Source | None, who: str) -> tupl
 
 
 def _is_box(paths: BoxPaths) -> bool:
-    return os.path.lexists(paths.manifest) or not os.access(paths.root, os.R_OK | os.X_OK)
+    return os.path.lexists(paths.manifest) or not host.readable(paths)
 
 
 def _tier(paths: BoxPaths) -> str:

@@ -38,6 +38,7 @@ class Doctors(ABC):
         *,
         everywhere: bool = False,
         fresh: bool = False,
+        boxes: bool = True,
         progress: Callable[[str], None] | None = None,
     ) -> tuple[Finding, ...]:
         """Whether the host, and the boxes, still keep their promises: every finding, worst first.
@@ -45,12 +46,13 @@ class Doctors(ABC):
         ``ref``: that box alone. Otherwise the boxes of this repository, with those that look for it where it
         was before (outside any, or with ``everywhere``: of all). Each box's own policy is tried by starting
         an empty box under it. Nothing is changed. ``fresh``: the host's proofs are run now, not remembered.
+        Without ``boxes`` the host alone is looked at, as the place where these boxes are.
         """
         from backends.verbs import doctoring
 
         paths = doctoring.found(ref, self.find) if ref else None
         key = None if everywhere else self.repository_key
-        return doctoring.doctor(paths, key, self.place, fresh=fresh, progress=progress)
+        return doctoring.doctor(paths, key, self.place, fresh=fresh, examined=boxes, progress=progress)
 
     def repair(self, findings: tuple[Finding, ...], who: str) -> tuple[Repair, ...]:
         """Make the safe repairs that ``findings`` offer, each journalled with ``who``; a failure is a row.

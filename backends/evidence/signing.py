@@ -200,7 +200,7 @@ def executable(what: str) -> str:
     mine = [part for part in os.environ.get("PATH", "").split(":") if part.startswith("/")]
     for folder in (*mine, *SYSTEM_PATH.split(":")):
         path = Path(folder, "ssh-keygen")
-        if os.access(path, os.X_OK) and path.is_file():  # in this order: a folder that cannot be entered
+        if os.access(path, os.X_OK) and path.is_file():  # a closed folder raises in the other
             return str(path)
     raise Refused(
         what,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 
 from backends.boxes import store
-from backends.boxes.layout import runtime_dir, state_dir
+from backends.boxes.layout import BoxPaths, runtime_dir, state_dir
 from backends.doctor import clock, room
 from backends.doctor.rows import HOST, Voice, command
 from backends.errors import ClocheError
@@ -58,6 +59,11 @@ def _runtime() -> Finding:
         return voice.error(error, "whoever owns it could pose as the keeper of a box")
 
 
+def readable(paths: BoxPaths) -> bool:
+    """Whether we may look into a box's folder; of one that is closed to us its own findings tell."""
+    return os.access(paths.root, os.R_OK | os.X_OK)
+
+
 def leftovers(repository_key: str | None) -> list[Finding]:
     """Boxes that were never finished or half removed, and folders of killed probes."""
     rows = [
@@ -69,7 +75,7 @@ def leftovers(repository_key: str | None) -> list[Finding]:
             "unfinished",
         )
         for paths in store.folders(repository_key)
-        if not paths.manifest.exists() and not store.held(paths)
+        if readable(paths) and not paths.manifest.exists() and not store.held(paths)
     ]
     root = state_dir()
     for parent in [root / repository_key] if repository_key else sorted(root.glob("*")):

@@ -17,6 +17,11 @@ PRIVATE = ("manifest", "policy", "sources", "journal", "live", "lock", "review",
 def check(paths: BoxPaths) -> list[Finding]:
     """One row: ours and closed to others, or every file that is not."""
     voice = Voice(paths.key, "owner")
+    status = os.lstat(paths.root)
+    if status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) & 0o700 != 0o700:
+        said = f"{paths.root} has mode {stat.S_IMODE(status.st_mode):04o}"
+        why = "nothing of the box can be read, started or removed"
+        return [voice.fail("its folder is closed to us", said, why, command("chmod", "700", paths.root))]
     foreign: list[str] = []
     open_to_all: list[str] = []
     for path in (paths.root, *(getattr(paths, name) for name in PRIVATE)):

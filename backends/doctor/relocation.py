@@ -15,6 +15,7 @@ from backends.doctor.rows import Box, Voice, command
 from backends.errors import Busy, ClocheError
 from backends.snapshots import Finding
 from backends.trees import source, worktree
+from backends.trees.names import quote
 from backends.trees.values import Source
 from backends.verbs import passage
 
@@ -137,6 +138,7 @@ def follow(box: Box) -> tuple[BoxPaths, str]:
             "relocated", {"from": old.repository or old.git_dir, "to": where, "who": passage.person()}
         )
         administrative = worktree.find(box.paths, place) if old.tier == "workspace" else None
+        _borrow(box.paths, Path(old.git_dir), Path(place.common_dir))
         held.change(repository=where, git_dir=place.common_dir, repository_key=key)
         if administrative is not None:
             write_atomically(administrative / "gitdir", os.fsencode(target.tree / ".git") + b"\n", 0o644)
@@ -145,6 +147,16 @@ def follow(box: Box) -> tuple[BoxPaths, str]:
         if key != box.paths.repository_key:
             _move(box.paths, target)
     return target, f"{target.key} follows {where}"
+
+
+def _borrow(paths: BoxPaths, old: Path, new: Path) -> None:
+    """Have the box's quarantine read the base's objects where they are now (gitrepository-layout(5))."""
+    file = paths.quarantine / "objects" / "info" / "alternates"
+    if not file.is_file():
+        return
+    before, after = (quote(os.fsencode(one / "objects")) for one in (old, new))
+    lines = [after if line == before else line for line in file.read_bytes().splitlines()]
+    write_atomically(file, b"".join(line + b"\n" for line in lines), 0o644)
 
 
 def _chosen(box: Box) -> Source:

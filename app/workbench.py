@@ -103,7 +103,7 @@ class Workbench(App[int], inherit_bindings=False):
     def get_theme(self, theme_name: str) -> Theme | None:
         return THEMES.get(theme_name) or super().get_theme(theme_name)
 
-    def get_default_screen(self) -> FleetScreen:
+    def get_default_screen(self) -> WorkbenchScreen:
         return FleetScreen()
 
     # ------------------------------------------------------------ life

@@ -18,6 +18,11 @@ NOTHING = ReviewProgress((), 0, 0, 0, (), (), "", "", (), "")
 
 def review(context: Context, args: argparse.Namespace, path: Path) -> int:
     """``cloche review BUNDLE``: exit 1 when a finding failed."""
+    if args.screen:
+        from app.screens.bundle import require_terminal, show
+
+        require_terminal()
+        return show(context.engine.review_bundle(path.expanduser(), args.signers))
     found = context.engine.review_bundle(path.expanduser(), args.signers)
     view = found.view
     done = view.progress or NOTHING

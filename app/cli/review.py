@@ -31,11 +31,11 @@ def review(context: Context, args: argparse.Namespace) -> int:
         from app.cli import bundles
 
         return bundles.review(context, args, path)
-    if args.signers is not None:
+    if args.signers is not None or args.screen:
         raise UsageError(
             "cloche review cannot be read",
-            "--signers is about exports, and this is a box",
-            "cloche review DIR --signers FILE",
+            "--signers and --screen are about exports, and this is a box",
+            "cloche review DIR --signers FILE; a box is shown by the workbench: cloche",
             code="usage",
         )
     context.warn_unconfined(args.box)

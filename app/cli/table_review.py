@@ -110,6 +110,7 @@ REVIEW_VERBS: tuple[Verb, ...] = (
         ),
         (
             Param(("box",), "name of the box, or path of what export wrote", "positional", "BOX"),
+            Param(("--screen",), "of an export: read it in the workbench's review screen", "flag"),
             Param(("--patch",), "also the patch, with controls made visible", "flag"),
             Param(
                 ("--signers",),

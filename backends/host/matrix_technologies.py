@@ -40,7 +40,7 @@ TECHNOLOGIES: tuple[Row, ...] = (
             Cell("network", "the host's", "Every destination, and the host's loopback."),
             Cell("kernel", "the host's", "Every system call that its user may make."),
             Cell("privilege", "its user's", "Its user's, credentials and running agents of keys included."),
-            Cell("portability", "everywhere", "Any host."),
+            Cell("portability", "everywhere", "Any host that has the program."),
             Cell("observability", "what one adds", "Nothing is refused, so nothing is counted."),
         ),
     ),

@@ -110,6 +110,7 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     do("policy show", "--profile", "mine")
     do("policy explain")
     do("policy digest")
+    assert do("matrix")["projects"] is None
     do("probe")
     do("doctor")
     tested_elsewhere = {"shell", "attach", "watch", "demo"}

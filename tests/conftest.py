@@ -20,11 +20,12 @@ from backends.verbs import asking
 from tests import support
 
 NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
-REAL_ROOMS = {"boundary", "boxes", "cli", "demo", "doctor", "keeper", "kernel", "trees"}
+REAL_ROOMS = {"boundary", "boxes", "cli", "demo", "doctor", "host", "keeper", "kernel", "trees"}
 # What asks nothing of the kernel that depends on who asks: once is enough.
 ANYBODYS = {
     "test_commands_doc",
     "test_egress_parts",
+    "test_host_parts",
     "test_ignore",
     "test_lifecycle",
     "test_names",

@@ -59,7 +59,7 @@ def load() -> Kept:
         try:
             value = json.loads(file.read(_LARGEST))
             return _read(value)
-        except (ValueError, KeyError, TypeError, OSError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
             return NOTHING  # another version's, or damaged: what it says is found anew
 
 

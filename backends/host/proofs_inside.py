@@ -124,14 +124,21 @@ def _denied(path: str) -> str:
 
 
 def _landlock() -> str:
-    """A folder in devpts: the file system itself says EPERM, so EACCES is Landlock's answer."""
+    """A device (0, 0), which is none: the file system lets everybody make one, Landlock nobody."""
+    path = _own_name()
     try:
-        Path("/dev/pts/cloche-proof").mkdir()
+        os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(0, 0))
     except OSError as error:
         if error.errno == errno.EACCES:
-            return "mkdir in /dev/pts: Permission denied, before the file system was asked"
-        raise Failed(f"mkdir in /dev/pts: {_word(error)}, which is not Landlock's answer") from error
-    raise Failed("a folder could be made in /dev/pts")
+            return f"mknod of a whiteout in /tmp, which the file system itself allows: {_word(error)}"
+        raise Failed(f"mknod in /tmp: {_word(error)}, which is not Landlock's answer") from error
+    path.unlink()
+    raise Failed("a device could be made in /tmp")
+
+
+def _own_name() -> Path:
+    """A new name in the box's own /tmp."""
+    return Path(f"/tmp/.cloche-proof-{os.urandom(8).hex()}")  # noqa: S108 (the box's own)
 
 
 def _namespaces(host: tuple[tuple[str, int], ...]) -> str:
@@ -206,7 +213,7 @@ def _host_process(pid: int) -> str:
 
 
 def _set_id() -> str:
-    path = Path(f"/tmp/.cloche-proof-{os.urandom(8).hex()}")  # noqa: S108 (the box's own)
+    path = _own_name()
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     try:
         path.chmod(0o600 | stat.S_ISUID)

@@ -38,7 +38,9 @@ CASES = {
         net=NetPolicy("host", (), True, False),
         debug=True,
         fs=FsPolicy(
-            ("/usr/bin", "/etc/ssl"), ("/Users/ann/work",), ("/Users/ann/work/.env", "/etc/ssl/private")
+            ("/usr/bin", "/etc/ssl"),
+            ("/Users/ann/work",),
+            ("/Users/ann/work/.env", "/Users/ann/work/a/b/keys", "/etc/ssl/private"),
         ),
     ),
     "closed": PLAIN._replace(

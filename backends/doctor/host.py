@@ -11,8 +11,9 @@ from backends.doctor import clock, room
 from backends.doctor.rows import HOST, Voice, command
 from backends.errors import ClocheError
 from backends.host import probes
+from backends.host.causes import BY_ID
 from backends.snapshots import Finding
-from backends.snapshots_host import HostReport, Proof
+from backends.snapshots_host import HostReport, Obstacle, Proof
 from backends.verbs import removal
 
 SEVERE = "boxes of this tier do not start"
@@ -26,6 +27,8 @@ def check(report: HostReport, used: Collection[str]) -> list[Finding]:
         rows.insert(
             0, Voice(HOST, "injected").warn(text, ", ".join(report.injected), SEVERE, "unset CLOCHE_INJECT")
         )
+    rows += [_of_obstacle(one, used) for one in report.obstacles if not _told(one, used)]
+    rows.append(_remembered(report))
     rows.append(_runtime())
     for look in (room.host, clock.host):
         try:
@@ -49,6 +52,31 @@ def _of_proof(proof: Proof, used: Collection[str], report: HostReport) -> Findin
     if proof.tier in used or proof.passed or (started and proof.id != proof.tier):
         return voice.fail(proof.text, evidence, why, remedy)
     return voice.warn(proof.text, evidence, f"{why}; no box that was looked at needs it", remedy)
+
+
+def _told(obstacle: Obstacle, used: Collection[str]) -> bool:
+    """Whether the row of a proof says it already."""
+    return not BY_ID[obstacle.id].narrows and any(tier in used for tier in obstacle.tiers)
+
+
+def _of_obstacle(one: Obstacle, used: Collection[str]) -> Finding:
+    voice = Voice(HOST, f"cause {one.id}")
+    concerned = [tier for tier in one.tiers if tier in used]
+    why = f"{one.why}; it concerns {', '.join(one.tiers) or 'no tier'}"
+    if concerned:
+        return voice.warn(one.what, one.evidence, why, one.remedy)
+    return voice.note(one.what, one.evidence, f"{why}, and no box that was looked at", one.remedy)
+
+
+def _remembered(report: HostReport) -> Finding:
+    voice = Voice(HOST, "proofs")
+    if report.cached:
+        said = f"{report.age:.0f} s ago, under the same kernel, packages and configuration"
+        return voice.ok("the proofs were run before and are remembered; --fresh runs them now", said)
+    if report.not_kept and not report.injected:
+        why = "every command that asks about this host runs all proofs again"
+        return voice.note("the proofs cannot be remembered", report.not_kept, why, "cloche probe --fresh")
+    return voice.ok("the proofs were run just now", f"{report.duration:.1f} s")
 
 
 def _runtime() -> Finding:

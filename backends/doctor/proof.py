@@ -6,14 +6,17 @@ from backends import tiers
 from backends.doctor.policy import trusted
 from backends.doctor.rows import Box, Voice, command
 from backends.errors import ClocheError, UsageError
-from backends.host import probes
+from backends.host import causes, probes
 from backends.keeper.init_protocol import ProtocolError
+from backends.keeper.limits import described
 from backends.policy.model import Policy
 from backends.snapshots import Finding
 from backends.tiers.protocol import Tier
+from backends.values import Enforcement
 
 WHY = "a box under this policy does not start here today"
 LIMIT_WHY = "nothing on this host stops the box there, so it can take what others need"
+PART_WHY = "the box gets something else than the policy says, as far as this host can hold it"
 
 
 class Proofs:
@@ -36,7 +39,7 @@ class Proofs:
         refused = tier.refusals(policy)
         if refused:
             return [
-                voice.fail(f"the {policy.tier} tier refuses: {one.key}", one.why, WHY, one.remedy)
+                voice.fail(f"the {policy.tier} tier cannot take {one.key}", one.why, WHY, one.remedy)
                 for one in refused
             ]
         return self._judge(voice, box, tier, policy)
@@ -56,14 +59,32 @@ class Proofs:
             if tier.confined:
                 said = f"{said}; its init proved {len(tried.proofs)} claims"
             rows = [voice.ok("this host keeps the box's claims today", said)]
-        limits = Voice(box.paths.key, "limits")
-        return rows + [
-            limits.warn(
-                f"{row.key} = {row.requested} is not enforced here", row.missing, LIMIT_WHY, "cloche probe"
-            )
-            for row in tried.enforcement
-            if row.missing and not row.enforced
-        ]
+        return rows + _limits(box, tier, described(tried.enforcement, policy.resources))
+
+
+def _limits(box: Box, tier: Tier, enforcement: tuple[Enforcement, ...]) -> list[Finding]:
+    """What was asked for and is enforced in part, or not at all."""
+    short = [row for row in enforcement if row.missing]
+    if not tier.confined:
+        keys = ", ".join(row.key for row in short)
+        why = f"its tier is {tier.name}: what runs in it runs as you"
+        voice = Voice(box.paths.key, "limits")
+        return [voice.note("nothing of its policy confines it", keys, why, "cloche new --tier auto")]
+    rows: list[Finding] = []
+    for row in short:
+        voice = Voice(box.paths.key, f"limit {row.key}")
+        text = f"{row.key} = {row.requested} is"
+        remedy = _remedy(row.missing)
+        if row.enforced in ("", "not enforced"):
+            rows.append(voice.warn(f"{text} not enforced here", row.missing, LIMIT_WHY, remedy))
+        elif row.key != "resources.disk":  # which is measured and not held on every host, as its row says
+            text = f"{text} enforced in part: {row.enforced}"
+            rows.append(voice.note(text, row.missing, PART_WHY, remedy))
+    return rows
+
+
+def _remedy(missing: str) -> str:
+    return causes.BY_ID["delegation"].remedy if "delegation" in missing else "cloche probe"
 
 
 def _try(tier: Tier, policy: Policy) -> probes.Tried | ClocheError | str:

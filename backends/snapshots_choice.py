@@ -17,7 +17,7 @@ class Weighed(NamedTuple):
     why: str  # one sentence
     remedy: str  # what would change it, "" where nothing has to
     proof: str  # what was run here and seen, "" when nothing was
-    start: float | None  # seconds that a minimal box took here from its start to its end, None: not measured
+    start: float | None  # seconds that a minimal box took here from start to end, None: not measured
 
 
 class Reasoning(NamedTuple):

@@ -46,6 +46,7 @@ def stated(tier: str) -> tuple[Stated, ...]:
     """Every claim of a tier; the first row is its promise as a whole."""
     known = tiers.get(tier)
     rows = [Stated(tier, "", known.promise, "the tier cannot be had on this host")]
+    rows.append(Stated(tier, *proofs_talk.STARTED_CLAIM))
     if tier in KERNEL_TIERS:
         rows += [Stated(tier, ident, text, _WITHOUT[ident]) for ident, text in init_proofs.CLAIMS]
         rows += [Stated(tier, *row) for row in (*proofs_inside.CLAIMS, *proofs_talk.MEMORY_CLAIMS)]

@@ -27,6 +27,9 @@ _ENV = {"PATH": "/usr/bin:/bin"}
 _SAID = 4096  # bytes of a program's output that are kept
 _BLOCK = 2  # times the limit of memory that the program which must not get it asks for
 
+STARTED_CLAIM = ("started", "A box starts, runs a program and ends.", "no box of this tier can be used")
+"""Of every tier; its duration is what a start costs on this host."""
+
 MEMORY_CLAIMS: tuple[tuple[str, str, str], ...] = (
     ("memory-limit", "The limit of memory bites.", "one program could use up the host's memory"),
     (

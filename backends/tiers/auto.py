@@ -8,6 +8,7 @@ reasoning and its words are those of :mod:`backends.tiers.choosing`.
 
 from __future__ import annotations
 
+from backends import tiers
 from backends.errors import Refused
 from backends.policy.fit import AUTO_ORDER
 from backends.policy.model import Policy
@@ -30,7 +31,7 @@ def choose(policy: Policy, *, executed: bool = False, verdict: choosing.Verdict 
     ``executed``: a candidate counts only after a minimal box of it just ran here. ``verdict`` is what is
     known of such a run already.
     """
-    asked = verdict or (_run if executed else choosing.unproved)
+    asked = verdict or (_runs() if executed else choosing.unproved)
     rows: dict[str, Weighed] = {}
     for name in AUTO_ORDER:
         rows[name] = choosing.weigh_one(policy, name, asked)
@@ -40,7 +41,15 @@ def choose(policy: Policy, *, executed: bool = False, verdict: choosing.Verdict 
     raise Refused("no tier can enforce this policy here", why, remedy, code="no-tier")
 
 
-def _run(name: str) -> Claim:
+def _runs() -> choosing.Verdict:
+    """Runs a tier's probe when it is first asked for, and tells of each of its claims."""
     from backends.host import probes
 
-    return probes.probe(name)[0]
+    known: dict[str, Claim] = {}
+
+    def tell(ident: str) -> Claim | None:
+        if ident in tiers.MODULES:
+            known.update((claim.id, claim) for claim in probes.probe(ident))
+        return known.get(ident)
+
+    return tell

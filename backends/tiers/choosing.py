@@ -73,13 +73,17 @@ QUESTIONS: tuple[Question, ...] = (
 )
 
 NOT_HERE = "this version does not have it"
+STARTED = "started"
+"""The claim of each tier whose duration is what a start costs (:mod:`backends.host.claims`)."""
+PROVED_HERE = "it can enforce every key, and did here"
 UNTRIED = "it can enforce every key; each launch proves it, or is refused"
 NEVER_AUTO = "auto never takes it: it enforces nothing"
 CHEAPEST = "the cheapest tier that can enforce every key of the policy"
 LAST_RESORT = "cloche probe says what this host can do; a box without a boundary takes --tier workspace"
 
 Verdict = Callable[[str], Claim | Proof | None]
-"""What this host showed of a whole tier, None where nothing was run. A proof comes with its remedy."""
+"""What this host showed of a claim by its id (a tier's own name: the whole tier), None where nothing was run.
+A proof comes with its remedy."""
 
 
 def unproved(name: str) -> Claim | None:
@@ -101,10 +105,11 @@ def weigh_one(policy: Policy, name: str, verdict: Verdict) -> Weighed:
     if claim is None:
         return Weighed(name, DEARER, UNTRIED, "", "", None)
     if claim.result != "proved":
-        return Weighed(
-            name, REFUSED, claim.evidence, claim.remedy if isinstance(claim, Proof) else "", "", None
-        )
-    return Weighed(name, DEARER, "it can enforce every key, and did here", "", claim.evidence, claim.duration)
+        remedy = claim.remedy if isinstance(claim, Proof) else ""
+        return Weighed(name, REFUSED, claim.evidence.removesuffix(f". Remedy: {remedy}"), remedy, "", None)
+    started = verdict(f"{name}.{STARTED}")
+    cost = started.duration if started is not None and started.result == "proved" else None
+    return Weighed(name, DEARER, PROVED_HERE, "", claim.evidence, cost)
 
 
 def weigh(policy: Policy, verdict: Verdict = unproved, *, age: float | None = None) -> Reasoning:
@@ -148,7 +153,7 @@ def sentences(reasoning: Reasoning) -> tuple[str, ...]:
     head = f"tier {reasoning.tier}: {CHEAPEST}" if reasoning.tier else "no tier can enforce this policy here"
     lines = [f"{head} (profile {reasoning.profile})"]
     for row in reasoning.rows:
-        took = "" if row.start is None else f" in {row.start * 1000:.0f} ms"
+        took = "" if row.start is None else f"; a start takes {row.start * 1000:.0f} ms"
         said = f"{row.why}: {row.proof}{took}" if row.proof else row.why
         lines.append(f"  {row.state:<8} {row.tier:<10} {said}" + (f"; {row.remedy}" if row.remedy else ""))
     return tuple(lines)

@@ -23,6 +23,7 @@ class Statement(NamedTuple):
 
 
 STATEMENTS: tuple[Statement, ...] = (
+    Statement("started", DIFFERS, "sandbox-exec starts a program; what that costs was measured nowhere"),
     Statement("write-outside", SEATBELT, "file-write* is allowed below own folders and write grants only"),
     Statement("work-inside", SEATBELT, "the same rules; the tree's .git cannot be written"),
     Statement("bounded", NOT, "private folders are folders of the host's file system and have no size"),

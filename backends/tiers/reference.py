@@ -272,7 +272,13 @@ def _auto() -> str:
 ## `--tier auto`
 
 The first of {order} that can enforce every key of the policy and
-that this host can have. Never `workspace`: it enforces nothing. This version has {have}."""
+that this host can have. Never `workspace`: it enforces nothing. This version has {have}.
+
+Where a person asks for it by name (`cloche new --tier auto`, or the dialog for a new box) a tier counts only
+when a box of it ran on this host: a kept answer of `cloche probe` that still holds, or one that is run now.
+Each tier is then told of with the reason why it is taken or not, what would change that, and what a start
+takes here. Where the profile leaves the tier to auto nothing is run first: the launch proves its claims, or
+is refused."""
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
 REAL_ROOMS = {"boundary", "boxes", "cli", "demo", "doctor", "host", "keeper", "kernel", "trees"}
 # What asks nothing of the kernel that depends on who asks: once is enough.
 ANYBODYS = {
+    "test_bundle",
     "test_commands_doc",
     "test_egress_parts",
     "test_host_parts",

@@ -19,17 +19,18 @@ from backends.engine import Engine, NewBox
 from backends.errors import Refused
 from backends.evidence.journal import Journal
 from backends.snapshots import Finding
-from backends.snapshots_host import HostReport
 from tests import support
+from tests.doctor.conftest import NOTHING
 
 Cli = Callable[..., support.Done]
-NOTHING = HostReport((), (), (), 0.0, 0.0, False, 0.0, (), ())
 ROW = Finding("k/b: base", "fail", "gone", "seen", "cloche gc", "it matters", "base-ref", "k/b")
 
 
+WHOLE = json.loads(bundle.made([], NOTHING, (ROW,)))
+
+
 def made(**changes: Any) -> bytes:
-    value = json.loads(bundle.made([], NOTHING, (ROW,)))
-    return json.dumps(value | changes).encode()
+    return json.dumps(WHOLE | changes).encode()
 
 
 def test_a_bundle_is_read_back_and_offers_no_repair_of_another_host() -> None:

@@ -26,22 +26,24 @@ def configured(repo: Path, text: str) -> None:
     (repo / "cloche.toml").write_text(text)
 
 
-@pytest.mark.parametrize(
-    ("failure", "cause"),
-    [("userns=EPERM", "userns"), ("seccomp=EBUSY", "seccomp-busy"), ("proc", "proc"), ("landlock=off", "")],
-)
 def test_a_host_that_cannot_start_the_box_today_says_what_a_start_says(
-    engine: Engine, box: BoxPaths, look: Look, monkeypatch: pytest.MonkeyPatch, failure: str, cause: str
+    engine: Engine, repo: Path, look: Look, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CLOCHE_INJECT", failure)
-    found = look(box, proofs=True)
-    assert found["proof"].verdict == "fail", found
-    with pytest.raises(ClocheError) as refused:
-        engine.make(NewBox(name="c", tier="process"))
-        engine.run("c", ["true"], streams=QUIET)
-    assert found["proof"].remedy == refused.value.next_step, "one sentence in every place"
-    if cause:
-        assert found["proof"].remedy == causes.BY_ID[cause].remedy
+    box = engine.make(NewBox(name="b", tier="process"))
+    for failure, cause in (
+        ("userns=EPERM", "userns"),
+        ("seccomp=EBUSY", "seccomp-busy"),
+        ("proc", "proc"),
+        ("landlock=off", ""),
+    ):
+        monkeypatch.setenv("CLOCHE_INJECT", failure)
+        found = look(box, proofs=True)
+        assert found["proof"].verdict == "fail", found
+        with pytest.raises(ClocheError) as refused:
+            engine.run("b", ["true"], streams=QUIET)
+        assert found["proof"].remedy == refused.value.next_step, "one sentence in every place"
+        if cause:
+            assert found["proof"].remedy == causes.BY_ID[cause].remedy
     monkeypatch.delenv("CLOCHE_INJECT")
     assert look(box, proofs=True) == {}
 

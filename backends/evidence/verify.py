@@ -27,17 +27,20 @@ SIGNATURE = sshsig.SIGNATURE
 ARTEFACTS = ("patch.diff", "report.md")
 SERIES = re.compile(r"[0-9]{4,6}-[A-Za-z0-9._-]{1,60}\.patch")  # of backends.gate.commits.mail
 RECEIPT_LIMIT = 64 << 20  # bytes
+MOST_VALUES = 4_000_000  # in it: each takes a hundred bytes of memory or so
 
 
 def read_receipt(bundle: Bundle) -> tuple[dict[str, Any], bytes]:
     """The receipt of an export, and its bytes. ``UsageError`` when there is none that can be read."""
     try:
         text = bundle.read(RECEIPT, RECEIPT_LIMIT)
+        if sum(map(text.count, (b"[", b"{", b","))) > MOST_VALUES:
+            raise ValueError("it holds too many values")
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except FileNotFoundError as error:
         raise _unusable(bundle, f"there is no {RECEIPT} in it", "cloche export BOX --out DIR") from error
     except (ValueError, RecursionError) as error:
-        raise _unusable(bundle, f"its {RECEIPT} is not JSON", "export it again") from error
+        raise _unusable(bundle, f"its {RECEIPT} is not JSON: {error}"[:300], "export it again") from error
     if not isinstance(value, dict) or value.get("version") != 1 or value.get("kind") != "export":
         raise _unusable(bundle, f"its {RECEIPT} is not an export receipt of version 1", "use a newer Cloche")
     return value, text

@@ -354,7 +354,8 @@ def _generation(data: Mapping[str, object]) -> str:
 def _how_to_apply(review: ReviewView) -> str:
     row = review.row
     ways = [
-        "cloche verify DIR             # is this folder what was exported?",
+        "cloche verify DIR             # is this folder what was exported, and who signed it?",
+        "cloche review DIR             # the same with its patch and checks, on any host",
     ]
     if row.base_ref:
         ways.append(f"cloche apply {row.name}")

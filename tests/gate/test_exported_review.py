@@ -287,8 +287,11 @@ def test_what_is_of_another_type_is_a_misfit(kind: Any, value: object) -> None:
         decode(kind, value, "here")
 
 
-@pytest.mark.parametrize("text", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b"[" * 100_000])
-def test_json_about_which_readers_disagree_is_no_receipt(bundle: Path, text: bytes) -> None:
+MANY = b"[" + b"[]," * 2_100_000 + b"[]]"
+
+
+@pytest.mark.parametrize("text", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b"[" * 100_000, MANY], ids=len)
+def test_json_about_which_readers_disagree_or_that_has_no_end_is_no_receipt(bundle: Path, text: bytes) -> None:
     (bundle / "receipt.json").write_bytes(text)
     with pytest.raises(UsageError):
         review(bundle)

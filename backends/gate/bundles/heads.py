@@ -14,6 +14,7 @@ from backends.errors import ClocheError, Refused
 from backends.gate.patch.reading import Outline, outline
 from backends.snapshots import FileChange
 
+MOST_FILES = 200_000
 _MODES = frozenset((0o100644, 0o100755, 0o120000, 0o160000))
 _ESCAPES = {ord(a): ord(b) for a, b in zip('abtnvfr"\\', '\a\b\t\n\v\f\r"\\', strict=True)}
 _MODE = re.compile(rb"(old mode|new mode|new file mode|deleted file mode) ([0-7]{6})")
@@ -41,6 +42,8 @@ def changes(patch: bytes) -> tuple[FileChange, ...]:
     pending: FileChange | None = None
     try:
         for part in outline(patch):
+            if len(found) == MOST_FILES:
+                raise _odd(part.start, f"it changes more than {MOST_FILES} files")
             change = _change(_head(patch, part), part)
             if pending is not None and pending.path == change.path and change.status == "A":
                 change = _retyped(pending, change)

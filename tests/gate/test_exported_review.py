@@ -291,7 +291,9 @@ MANY = b"[" + b"[]," * 2_100_000 + b"[]]"
 
 
 @pytest.mark.parametrize("text", [b'{"a": 1, "a": 2}', b'{"a": NaN}', b"[" * 100_000, MANY], ids=len)
-def test_json_about_which_readers_disagree_or_that_has_no_end_is_no_receipt(bundle: Path, text: bytes) -> None:
+def test_json_about_which_readers_disagree_or_that_has_no_end_is_no_receipt(
+    bundle: Path, text: bytes
+) -> None:
     (bundle / "receipt.json").write_bytes(text)
     with pytest.raises(UsageError):
         review(bundle)

@@ -16,6 +16,7 @@ from bench.acts import (
     command_line,
     evidence,
     first_of_size,
+    host_truth,
     made,
     one_command,
     running_engine,
@@ -103,7 +104,7 @@ def command_lines(stage: Stage, options: argparse.Namespace) -> None:
     if not known:
         for name in (rows.ONE, rows.ONE_ALONE, rows.ONE_AHEAD):
             stage.sampler.miss(name, "this version's new takes no command")
-    in_rounds(options.rounds, command_line, *([one_command] if known else []), stage=stage)
+    in_rounds(options.rounds, command_line, host_truth, *([one_command] if known else []), stage=stage)
 
 
 def engine(stage: Stage, options: argparse.Namespace) -> None:

@@ -75,6 +75,13 @@ def one_command(stage: Stage, number: int) -> None:
     timed(cloche("rm", "--force", box), stage.moving, env)
 
 
+def host_truth(stage: Stage, number: int) -> None:
+    """What the host can enforce: tried now, then told once more."""
+    del number
+    stage.sampler.add(rows.PROBED, timed(cloche("probe", "--fresh"), stage.subject, stage.env))
+    stage.sampler.add(rows.PROBED_BEFORE, timed(cloche("probe"), stage.subject, stage.env))
+
+
 @contextmanager
 def _nothing_running(stage: Stage, number: int) -> Iterator[dict[str, str]]:
     """An environment in which no zygote is found; the one that is made ends when its folder goes."""

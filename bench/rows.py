@@ -49,6 +49,7 @@ LIVE_50 = "create and first command, 50,000 files"
 LIVE_AHEAD = "create and first command, base one commit ahead"
 FIRST_50 = "create and first command, first box of 50,000 files"
 WORKTREE_50 = "git worktree add, 50,000 files"
+PROBED, PROBED_BEFORE = "probe, all of it", "probe, kept answer"
 BESIDE = "a workbench beside all live boxes"
 KEY = "key press to paint, all boxes live"
 LISTED = "listing with 40 processes in each box"
@@ -100,6 +101,8 @@ ROWS = (
     Row(PODMAN_EXEC, PEERS, "a second command in such a container that runs", BWRAP),
     Row("exec true", PEERS, "posix_spawn(3) and waitpid(2) of `true`: no boundary"),
     Row("ls", LOOK, "`cloche ls` with a few boxes", "python -c pass"),
+    Row(PROBED, LOOK, "`cloche probe --fresh`: each claim of each tier tried in real boxes", "ls", aim=3000),
+    Row(PROBED_BEFORE, LOOK, "`cloche probe` while nothing changed that its answer depends on", "ls"),
     Row("python -c pass", LOOK, "the interpreter's own start"),
     Row(
         "first paint of the workbench",

@@ -43,6 +43,11 @@ def test_a_round_of_command_lines(stage: Stage) -> None:
     assert not list(stage.work.glob("tree-*"))
 
 
+def test_a_round_of_probes(stage: Stage) -> None:
+    acts.host_truth(stage, 0)
+    assert measured(stage) == {rows.PROBED, rows.PROBED_BEFORE}
+
+
 def test_a_round_of_a_running_engine(stage: Stage) -> None:
     acts.running_engine(stage, 0)
     assert measured(stage) == {

@@ -25,7 +25,7 @@ NOT_MEASURED = "not measured"
 def rows(claims: Sequence[Claim], built: Iterable[str]) -> tuple[MatrixRow, ...]:
     """Every row. A claim's id is a tier's name (its verdict) or ``tier.claim``; ``built``: known tiers."""
     have = frozenset(built)
-    return tuple(_row(row, claims, have) for row in ROWS)
+    return tuple(_row(row, claims, have, probed=True) for row in ROWS)
 
 
 def of_box(
@@ -39,7 +39,7 @@ def of_box(
     row = next(one for one in TIERS if one.id == tier)
     named = [claim._replace(id=f"{tier}.{claim.id.removeprefix(tier + '.')}") for claim in claims]
     everything = [verdict, *named] if verdict is not None else named
-    made = _row(row, everything, frozenset((tier,)))
+    made = _row(row, everything, frozenset((tier,)), probed=False)
     cells = []
     for cell in made.cells:
         found = tuple(
@@ -52,7 +52,7 @@ def of_box(
     return made._replace(cells=tuple(cells))
 
 
-def _row(row: Row, claims: Sequence[Claim], built: frozenset[str]) -> MatrixRow:
+def _row(row: Row, claims: Sequence[Claim], built: frozenset[str], *, probed: bool) -> MatrixRow:
     state, evidence, verdict = "", "", None
     known = {claim.id: claim for claim in claims}
     if row.kind == "tier":
@@ -63,15 +63,17 @@ def _row(row: Row, claims: Sequence[Claim], built: frozenset[str]) -> MatrixRow:
             state = ABSENT
     written = {cell.column: cell for cell in row.cells}
     cells = tuple(
-        _measured(row, verdict) if column == MEASURED else _cell(row, written[column], known)
+        _measured(row, verdict) if column == MEASURED else _cell(row, written[column], known, probed)
         for column, _ in COLUMNS
     )
     read = READ if row.sources else ""
     return MatrixRow(row.id, row.name, row.kind, cells, state, evidence, row.sources, read)
 
 
-def _cell(row: Row, cell: Cell, known: dict[str, Claim]) -> MatrixCell:
-    wanted = [f"{row.id}.{ident}" for ident in cell.claims] if row.kind == "tier" else []
+def _cell(row: Row, cell: Cell, known: dict[str, Claim], probed: bool) -> MatrixCell:
+    """A cell of the host rests on what a probe tries as well, a box's on what its own init tried."""
+    names = (*cell.claims, *cell.probed) if probed else cell.claims
+    wanted = [f"{row.id}.{ident}" for ident in names]
     held = tuple(known[ident] for ident in wanted if ident in known)
     deletions = tuple(MatrixDeletion(ident, BY_ID[ident].what, "", "", "") for ident in cell.deleted_by)
     return MatrixCell(cell.column, cell.short, cell.text, held, _result(wanted, held), deletions)

@@ -28,7 +28,7 @@ one ladder, and none gets a score: two cells that say "shared" are not equally f
 `cloche matrix` prints the table with what this host proved; `I` opens it in the workbench, from a box that
 box's own row. `cloche matrix BOX` prints that row: the proofs of its last launch, and what in its policy
 deletes a cell. A cell is marked as proved only when every claim that it rests on was proved by an action that
-was run; the claims are in [tiers.md](tiers.md). **Measured start** is measured on the host that prints it, or
+was run (`cloche probe` prints them all). **Measured start** is measured on the host that prints it, or
 not at all.
 
 Sources were read on {read}, from stored copies of the pages. What no page was found for says "unverified".
@@ -99,7 +99,9 @@ def _table(rows: tuple[Row, ...], *, proofs: bool = False) -> str:
         titles = dict(columns)
         for cell in row.cells:
             claims = ", ".join(f"`{ident}`" for ident in cell.claims)
-            rests = f" Rests on: {claims}." if proofs and claims else ""
+            rests = f" Rests on: {claims}" if proofs and claims else ""
+            if rests:
+                rests += f"; on a host also: {', '.join(f'`{ident}`' for ident in cell.probed)}."
             lines.append(f"- **{titles[cell.column]}**: {cell.text}{rests}")
         if row.sources:
             lines += ["", f"Sources: {', '.join(f'<{source}>' for source in row.sources)}."]

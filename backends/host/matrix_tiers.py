@@ -47,6 +47,7 @@ TIERS: tuple[Row, ...] = (
                 "grants. Mounts and Landlock both hold it.",
                 ("write-outside", "absent", "mount", "inherited"),
                 ("root-bind", "home-bind", "runs-later", "host-service"),
+                ("denied", "landlock"),
             ),
             Cell(
                 "network",
@@ -55,6 +56,7 @@ TIERS: tuple[Row, ...] = (
                 "destinations in between.",
                 ("network", "sockets"),
                 ("host-network", "host-service"),
+                ("host-socket",),
             ),
             Cell(
                 "kernel",
@@ -63,6 +65,7 @@ TIERS: tuple[Row, ...] = (
                 "docs/tiers.md are refused, new namespaces too.",
                 ("filter", "user-namespace", "inherited"),
                 ("kernel-trees", "host-service"),
+                ("calls", "namespaces"),
             ),
             Cell(
                 "privilege",
@@ -71,6 +74,7 @@ TIERS: tuple[Row, ...] = (
                 "you it has your uid, within the root above.",
                 ("capabilities", "processes", "descriptors"),
                 ("credentials", "engine-socket", "kernel-trees", "home-bind", "runs-later", "host-service"),
+                ("host-process", "set-id", "tiocsti"),
             ),
             Cell(
                 "portability",
@@ -96,6 +100,7 @@ TIERS: tuple[Row, ...] = (
                 "As `process`.",
                 ("write-outside", "absent", "mount", "inherited"),
                 ("root-bind", "home-bind", "runs-later", "host-service"),
+                ("denied", "landlock"),
             ),
             Cell(
                 "network",
@@ -104,6 +109,7 @@ TIERS: tuple[Row, ...] = (
                 "Inside TLS a listed server may lead on to others (domain fronting).",
                 ("network", "sockets"),
                 ("wide-egress", "host-service"),
+                ("host-socket", "listed"),
             ),
             Cell(
                 "kernel",
@@ -111,6 +117,7 @@ TIERS: tuple[Row, ...] = (
                 "As `process`: the host's kernel is shared.",
                 ("filter", "user-namespace", "inherited"),
                 ("kernel-trees", "host-service"),
+                ("calls", "namespaces"),
             ),
             Cell(
                 "privilege",
@@ -118,6 +125,7 @@ TIERS: tuple[Row, ...] = (
                 "As `process`.",
                 ("capabilities", "processes", "descriptors"),
                 ("credentials", "engine-socket", "kernel-trees", "home-bind", "runs-later", "host-service"),
+                ("host-process", "set-id", "tiocsti"),
             ),
             Cell(
                 "portability", "Linux 5.19, nft", f"{PORTABLE_KERNEL}, nf_tables. No root, no other program."

@@ -23,6 +23,7 @@ class Cell(NamedTuple):
     text: str
     claims: tuple[str, ...] = ()  # ids of init's proofs, without the tier's name
     deleted_by: tuple[str, ...] = ()  # ids of backends.policy.escapes.DELETIONS
+    probed: tuple[str, ...] = ()  # ids of claims that a probe tries beyond init's; no launch of a box does
 
 
 class Row(NamedTuple):

@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from backends.host import matrix, matrix_reference
+from backends import tiers
+from backends.host import claims, matrix, matrix_reference
 from backends.host.matrix_explained import EXPLAINED
 from backends.host.matrix_projects import PROJECTS
 from backends.host.matrix_technologies import TECHNOLOGIES
@@ -20,15 +21,14 @@ from backends.snapshots_matrix import MatrixCell, MatrixRow
 from backends.values import Claim
 from tests.support import ROOT
 
-CLAIMS = tuple(
-    Claim(f"process.{ident}", text, "proved", "tried", 0.001) for ident, text in init_proofs.CLAIMS
-)
+STATED = tuple(one for one in claims.stated("process") if one.id)
+CLAIMS = tuple(Claim(f"process.{one.id}", one.text, "proved", "tried", 0.001) for one in STATED)
 VERDICT = Claim("process", "holds", "proved", "a box ended", 0.0384)
 WRITTEN = [ident for ident, _ in COLUMNS if ident != MEASURED]
 
 
-def row_of(ident: str, *claims: Claim) -> MatrixRow:
-    rows = matrix.rows(claims, ("workspace", "process", "supervised"))
+def row_of(ident: str, *proved: Claim) -> MatrixRow:
+    rows = matrix.rows(proved, ("workspace", "process", "supervised"))
     return next(row for row in rows if row.id == ident)
 
 
@@ -64,9 +64,12 @@ def test_a_row_fills_each_column_with_a_sentence(row: Row) -> None:
 
 
 def test_cells_rest_on_claims_that_init_proves_and_name_deletions_that_are_explained() -> None:
-    known = {ident for ident, _ in init_proofs.CLAIMS}
-    cells = [cell for row in TIERS for cell in row.cells]
-    assert {ident for cell in cells for ident in cell.claims} <= known
+    launched = {ident for ident, _ in init_proofs.CLAIMS}
+    for row in TIERS:
+        tried = {one.id for one in claims.stated(row.id)} if row.id in tiers.MODULES else set()
+        for cell in row.cells:
+            assert set(cell.claims) <= launched
+            assert set(cell.probed) <= tried - launched
     used = {ident for row in matrix.ROWS for cell in row.cells for ident in cell.deleted_by}
     assert used == set(BY_ID) and len(BY_ID) == len(DELETIONS)
 
@@ -105,7 +108,14 @@ def test_a_cell_is_proved_when_everything_that_it_rests_on_is() -> None:
         ("observability", ""),
     ]
     names = [claim.id for claim in cell_of(row, "filesystem").claims]
-    assert names == ["process.write-outside", "process.absent", "process.mount", "process.inherited"]
+    assert names == [
+        "process.write-outside",
+        "process.absent",
+        "process.mount",
+        "process.inherited",
+        "process.denied",
+        "process.landlock",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -114,10 +124,10 @@ def test_a_cell_is_proved_when_everything_that_it_rests_on_is() -> None:
 def test_one_claim_that_does_not_hold_unmarks_its_cells_and_no_other(
     result: str | None, expected: str
 ) -> None:
-    claims = [claim for claim in CLAIMS if claim.id != "process.inherited"]
+    others = [claim for claim in CLAIMS if claim.id != "process.inherited"]
     if result is not None:
-        claims.append(Claim("process.inherited", "follows", result, "why", 0.0))
-    row = row_of("process", VERDICT, *claims)
+        others.append(Claim("process.inherited", "follows", result, "why", 0.0))
+    row = row_of("process", VERDICT, *others)
     found = {cell.column: cell.result for cell in row.cells}
     assert (found["filesystem"], found["kernel"]) == (expected, expected)
     assert (found["network"], found["privilege"]) == ("proved", "proved")
@@ -157,7 +167,7 @@ def test_a_boxs_row_has_its_own_proofs_and_what_deletes_a_cell() -> None:
         Deleted("host-network", ("network",), "net.mode", "host", "all is reached", "cloche.toml:7"),
         Deleted("home-bind", ("filesystem", "privilege"), "fs.read", "/home/ada", "files in reach", ""),
     )
-    launched = [claim._replace(id=claim.id.removeprefix("process.")) for claim in CLAIMS]
+    launched = [Claim(ident, text, "proved", "tried", 0.001) for ident, text in init_proofs.CLAIMS]
     row = matrix.of_box("process", launched, found, VERDICT, "the host's")
     deleted = {cell.column: [one.key for one in cell.deleted_by] for cell in row.cells if cell.deleted_by}
     assert deleted == {"filesystem": ["fs.read"], "network": ["net.mode"], "privilege": ["fs.read"]}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backends.host import matrix
+from backends.host.claims import stated
 from backends.host.matrix_projects import PROJECTS
 from backends.host.matrix_words import COLUMNS
 from backends.keeper.init_proofs import CLAIMS
@@ -15,7 +16,11 @@ from backends.snapshots_matrix import Matrix, Project
 
 PROVED = (
     Claim("process", "the process tier holds", "proved", "a box started and ended", 0.018),
-    *(Claim(f"process.{ident}", text, "proved", "refused", 0.001) for ident, text in CLAIMS),
+    *(
+        Claim(f"process.{one.id}", one.text, "proved", "refused", 0.001)
+        for one in stated("process")
+        if one.id
+    ),
     Claim("supervised", "", "failed", "nf_tables cannot be loaded", 0.0),
 )
 DELETED = (

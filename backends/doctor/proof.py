@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backends import tiers
 from backends.doctor.policy import trusted
+from backends.doctor.remembered import Held
 from backends.doctor.rows import Box, Voice, command
 from backends.errors import ClocheError, UsageError
 from backends.host import causes, probes
@@ -24,6 +25,11 @@ class Proofs:
 
     def __init__(self) -> None:
         self._known: dict[str, probes.Tried | ClocheError | str] = {}
+        self._held = Held()
+
+    def end(self) -> None:
+        """Remember what was kept, for who asks what changed since."""
+        self._held.save()
 
     def check(self, box: Box) -> list[Finding]:
         """The launch as a whole, then each limit that this host does not enforce."""
@@ -38,23 +44,29 @@ class Proofs:
             return [voice.error(error, WHY)]
         refused = tier.refusals(policy)
         if refused:
+            since = self._held.since(box.manifest.policy_digest)
             return [
-                voice.fail(f"the {policy.tier} tier cannot take {one.key}", one.why, WHY, one.remedy)
+                voice.fail(f"the {policy.tier} tier cannot take {one.key}", one.why + since, WHY, one.remedy)
                 for one in refused
             ]
         return self._judge(voice, box, tier, policy)
 
     def _judge(self, voice: Voice, box: Box, tier: Tier, policy: Policy) -> list[Finding]:
-        tried = self._known.get(box.manifest.policy_digest)
+        digest = box.manifest.policy_digest
+        tried = self._known.get(digest)
         if tried is None:
-            tried = self._known[box.manifest.policy_digest] = _try(tier, policy)
+            tried = self._known[digest] = _try(tier, policy)
         if isinstance(tried, ClocheError):
-            return [voice.error(tried, WHY)]
+            return [voice.fail(tried.what, tried.why + self._held.since(digest), WHY, tried.next_step)]
+        again = "cloche probe --fresh"
         if isinstance(tried, str):
-            return [voice.fail("a box under its policy did not start", tried, WHY, "cloche probe --fresh")]
+            since = self._held.since(digest)
+            return [voice.fail("a box under its policy did not start", tried + since, WHY, again)]
         wrong = [proof for proof in tried.proofs if proof.result != probes.PROVED]
-        rows = [voice.fail(f"not so: {one.text}", one.evidence, WHY, "cloche probe --fresh") for one in wrong]
+        since = self._held.since(digest) if wrong else ""
+        rows = [voice.fail(f"not so: {one.text}", one.evidence + since, WHY, again) for one in wrong]
         if not rows:
+            self._held.passed(digest)
             said = "a box under exactly this policy was started, ran a program and ended"
             if tier.confined:
                 said = f"{said}; its init proved {len(tried.proofs)} claims"

@@ -49,6 +49,7 @@ def look(
         if progress:
             progress(f"box {box.name}")
         rows += examine.examine(box, here, proofs)
+    proofs.end()
     rows += host.leftovers(repository_key)
     return worst_first(rows)
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from backends.boxes.layout import BoxPaths
+from backends.boxes.layout import BoxPaths, state_dir
 from backends.engine import Engine, NewBox, Streams
 from backends.errors import ClocheError
-from backends.host import causes
+from backends.host import causes, conditions
+from backends.snapshots import Finding
 from tests import support
 from tests.doctor.conftest import Look
 
@@ -78,6 +79,24 @@ def test_what_the_boxs_own_grants_became_fails_it_and_no_other_box(
         assert set(found) == {"proof"} and found["proof"].verdict == "fail"
         assert (found["proof"].text, found["proof"].remedy) == (refused.value.what, refused.value.next_step)
         assert look(other, proofs=True) == {}
+
+
+def test_a_failure_says_when_the_policy_was_last_kept_and_what_changed_since(
+    engine: Engine, box: BoxPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def proof() -> Finding:
+        return next(row for row in engine.doctor("b") if row.id == f"{box.key}: proof")
+
+    real = conditions.now()
+    before = tuple((name, "6.1.0-9" if name == "kernel" else found) for name, found in real)
+    monkeypatch.setattr(conditions, "now", lambda: before)
+    assert proof().verdict == "ok"
+    monkeypatch.setattr(conditions, "now", lambda: real)
+    monkeypatch.setenv("CLOCHE_INJECT", "userns")
+    for _ in range(2):  # what failed on request is not remembered
+        assert "it last held" in proof().evidence and "kernel: 6.1.0-9 -> " in proof().evidence
+    (state_dir() / "doctor.json").write_bytes(b'{"schema": "cloche.held/1", "held": 7}')
+    assert "it last held" not in proof().evidence
 
 
 def test_the_box_of_a_proof_leaves_nothing(box: BoxPaths, look: Look) -> None:

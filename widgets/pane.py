@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
+from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
@@ -41,6 +42,7 @@ class BoxPane(Inked, can_focus=True):
     """Draws one :class:`BoxView`. Enter or a click opens the box."""
 
     ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", show=False)]
 
     class Opened(Message):
         def __init__(self, pane: BoxPane) -> None:
@@ -272,7 +274,5 @@ class BoxPane(Inked, can_focus=True):
         if event.chain >= 2:
             self.post_message(self.Opened(self))
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
-            event.stop()
-            self.post_message(self.Opened(self))
+    def action_open(self) -> None:
+        self.post_message(self.Opened(self))

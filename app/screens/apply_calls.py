@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from textual.screen import ModalScreen
-
 from app.engine import EngineLike
+from app.screens.modal import Modal
 from app.workers.calls import call
 from backends.snapshots import ApplyOutcome, CheckRow, ReviewView
 from backends.snapshots_moved import RebaseOutcome
@@ -46,7 +45,7 @@ class ApplyEnd(NamedTuple):
     again: bool = False  # the proposal is another one: it has to be read again
 
 
-class ApplyCalls(ModalScreen[ApplyEnd | None]):
+class ApplyCalls(Modal[ApplyEnd | None]):
     """A dialog about one proposal that calls the engine, shows that it does, and goes on when that ended."""
 
     def __init__(self, review: ReviewView) -> None:

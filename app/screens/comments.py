@@ -8,9 +8,9 @@ from typing import ClassVar, NamedTuple
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from app.decided import place
+from app.screens.modal import Modal
 from backends.snapshots import ReviewComment
 from widgets.ink import Line, crop_line_left, fill_line, line
 from widgets.lines import Document, RowView
@@ -44,7 +44,7 @@ class Listed(RowView[tuple[ReviewComment, bool]]):
         return line(("nothing was said yet; c comments on the line under the cursor", "idle"))
 
 
-class CommentsScreen(ModalScreen[Wanted | None]):
+class CommentsScreen(Modal[Wanted | None]):
     """The list, and all of the comment under its cursor. ``delete`` is told of each that is taken away."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
-from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Input
 
+from app.screens.modal import Modal
 from backends.errors import ClocheError, Refused
 from widgets.ink import Line, line, width_of
 from widgets.inked import Inked
@@ -22,9 +21,14 @@ from widgets.visible import rich_text, runs
 
 
 class Choice(Inked, can_focus=True):
-    """One answer of a dialog; Enter, space or a click gives it."""
+    """One answer of a dialog; Enter, space or a click gives it.
+
+    By bindings, which are looked up when what the keys before did is done: a key that is handled as it comes
+    is given to what had the focus before them, and "right, Enter" in one go would answer "No".
+    """
 
     ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "give", show=False)]
 
     class Given(Message):
         def __init__(self, choice: Choice) -> None:
@@ -59,13 +63,11 @@ class Choice(Inked, can_focus=True):
         self.focus()
         self.post_message(self.Given(self))
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key in ("enter", "space"):
-            event.stop()
-            self.post_message(self.Given(self))
+    def action_give(self) -> None:
+        self.post_message(self.Given(self))
 
 
-class Dialog(ModalScreen[bool]):
+class Dialog(Modal[bool]):
     """A modal with wrapped text and two answers."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

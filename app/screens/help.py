@@ -7,10 +7,10 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 
 from app.action import CONTEXTS, Action
 from app.actions import of_context, shown_key
+from app.screens.modal import Modal
 from widgets.ink import Line, line
 from widgets.lines import Document
 from widgets.marks import STATES
@@ -59,7 +59,7 @@ def _action_line(action: Action, keymap: dict[str, str]) -> Line:
     return line((f"  {keys:<16} ", "key"), action.tooltip, note)
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Modal[None]):
     """The help of one screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from app.screens.base import sentence_of
 from app.screens.dialogs import Choice
+from app.screens.modal import Modal
 from app.screens.tier_text import question_line, tier_paragraphs
 from app.workers.calls import call
 from backends.snapshots import BoxRow, Claim
@@ -47,7 +47,7 @@ class QuestionList(RowView[Question]):
         return question_line(row, self.reasonings.get(row.tier), chosen=index == self.index, width=width)
 
 
-class NewBoxScreen(ModalScreen[BoxRow | None]):
+class NewBoxScreen(Modal[BoxRow | None]):
     """Dismissed with the box that was made. A refused request stays open, so it can be changed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "no", "No", show=False)]

@@ -9,10 +9,10 @@ from typing import ClassVar, NamedTuple
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from app.screens.dialogs import Choice
+from app.screens.modal import Modal
 from backends.snapshots import ReviewView
 from widgets.ink import Line, line
 from widgets.lines import Document
@@ -44,7 +44,7 @@ def _said(word: str, *parts: str | Line | tuple[str, str]) -> Line:
     return line((f"{word:<10}", "quiet"), *parts)
 
 
-class ExportScreen(ModalScreen[ExportWish | None]):
+class ExportScreen(Modal[ExportWish | None]):
     """Asks for the folder."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "no", "No", show=False)]

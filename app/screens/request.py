@@ -7,10 +7,10 @@ from typing import ClassVar, NamedTuple
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import TextArea
 
 from app.screens.dialogs import Choice
+from app.screens.modal import Modal
 from backends.gate.decisions import SUMMARY_LIMIT
 from backends.snapshots import ReviewProgress, ReviewView
 from widgets.ink import Line, line
@@ -58,7 +58,7 @@ def request_paragraphs(review: ReviewView, progress: ReviewProgress) -> list[Lin
     return rows
 
 
-class RequestScreen(ModalScreen[RequestWish | None]):
+class RequestScreen(Modal[RequestWish | None]):
     """Dismissed with ``None`` when nothing is asked for. Escape leaves a changed summary for the answers
     first, as everywhere where a person writes."""
 

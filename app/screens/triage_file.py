@@ -9,16 +9,16 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from app.screens.dialogs import Choice
+from app.screens.modal import Modal
 from backends.errors import Refused
 from widgets.ink import line
 from widgets.lines import Document
 
 
-class BundleScreen(ModalScreen[Path | None]):
+class BundleScreen(Modal[Path | None]):
     """Asks for a file; relative to the folder that the workbench was opened in."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "no", "No", show=False)]

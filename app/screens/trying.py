@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from app.screens.answering import Answering
 from app.screens.deciding import Done
 from app.screens.dialogs import Choice, DetailScreen
+from app.screens.modal import Modal
 from backends.snapshots import ReviewProgress, ReviewView, Trial
 from backends.verbs.values import Streams
 from widgets import units
@@ -66,7 +66,7 @@ def proposed_command(review: ReviewView) -> str:
     return next((shlex.join(one.argv) for one in reversed(ran) if one.test), "")
 
 
-class TryScreen(ModalScreen[TryWish | None]):
+class TryScreen(Modal[TryWish | None]):
     """Asks for the command, and what it runs on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -8,10 +8,10 @@ from typing import ClassVar, NamedTuple
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.widgets import TextArea
 
 from app.screens.dialogs import Choice
+from app.screens.modal import Modal
 from widgets.ink import Line
 from widgets.lines import Document
 from widgets.visible import rich_text
@@ -24,7 +24,7 @@ class Written(NamedTuple):
     delete: bool = False
 
 
-class WriteScreen(ModalScreen[Written | None]):
+class WriteScreen(Modal[Written | None]):
     """Dismissed with ``None`` when nothing is to change. Escape leaves a changed text for the answers first,
     so that one key never drops it; ``ctrl+s`` keeps it at once."""
 

@@ -54,6 +54,8 @@ def _leave(code: int) -> NoReturn:
 def _run(words: list[str]) -> int:
     as_json = "--json" in (words[: words.index("--")] if "--" in words else words)
     try:
+        if os.environ.get("CLOCHE_INJECT"):
+            _say_injected()
         if words[:1] == ["run"]:
             from app.cli.run import quick
 
@@ -86,6 +88,14 @@ def _run(words: list[str]) -> int:
     except BlockingIOError as error:
         sys.stderr.write(f"cloche: the output does not accept more: {error}\n")
         return EXIT_BUSY
+
+
+def _say_injected() -> None:
+    """Failures that were asked for are told of by every command: its answers are not this host's own."""
+    from backends.evidence.visible import visible
+    from backends.host import injections
+
+    sys.stderr.write(visible(f"failures are injected: {', '.join(injections.asked())}") + "\n")
 
 
 __all__ = ["EXIT_USAGE", "main"]

@@ -11,7 +11,6 @@ from typing import NoReturn
 from app.cli.context import Context
 from app.cli.table import GROUPS, JSON, VERBS, Param, Verb
 from app.cli.terminated import on_sigterm
-from backends import injected
 from backends.errors import UsageError
 
 
@@ -120,13 +119,6 @@ def dispatch(words: Sequence[str]) -> int:
     handler = getattr(import_module(f"app.cli.{module}"), function)
     # A creation that is told to end takes back what it made, as after an interrupt.
     on_sigterm()
-    context = Context(verb, as_json=args.json)
-    if injected.text():
-        from backends.host import injections
-
-        context.note(
-            f"failures are injected, so no answer is this host's own: {', '.join(injections.asked())}"
-        )
-    code = handler(context, args)
+    code = handler(Context(verb, as_json=args.json), args)
     sys.stdout.flush()
     return int(code or 0)

@@ -14,7 +14,7 @@ def lines(rows: Iterable[BoxCommit]) -> list[str]:
     """One line for each, oldest first."""
     listed = list(rows)
     out = [
-        f"{one.id[:12]} {visible(one.subject[:200])} (by {visible(one.author)} "
+        f"{visible(one.id[:12])} {visible(one.subject[:200])} (by {visible(one.author)} "
         f"<{visible(one.author_email)}>, as the box says)"
         for one in listed[:SHOWN]
     ]

@@ -81,14 +81,15 @@ def told(world: World, tree: str) -> ReviewView:
         "a" * 40, tree, (world.base,), ESCAPE, ESCAPE, ESCAPE, ESCAPE, 1.0, ESCAPE, ESCAPE, 2.0, ""
     )
     trial = Trial(
-        tree, tree, True, ESCAPE, tree, (ESCAPE,), 1, 2.5, 3, (("net", ESCAPE, 2),), "try-b", False, ESCAPE,
+        tree, tree, True, "c" * 40, tree, (ESCAPE,), 1, 2.5, 3, (("net", ESCAPE, 2),), "try-b", False, ESCAPE,
         4.0, True,
     )  # fmt: skip
     evidence = ProposalEvidence(
         (Ran(1, (ESCAPE,), True, 0, 1.5, "after"),), (InnerTest((ESCAPE,), 2),), 9.0, 1,
         (Outside(path, 3.0, False),), 4, None,
         (LockFile(path, 1, 0, 0, 0, (Dependency(ESCAPE, "added", "", "1"),), ""),),
-        (Secret(path, 3, ESCAPE, ESCAPE, True),), ((path, ESCAPE),), (Bulk(path, ESCAPE, ESCAPE),), ESCAPE,
+        (Secret(path, 3, ESCAPE, ESCAPE, True),), ((path, ESCAPE),), (Bulk(path, "generated", ESCAPE),),
+        ESCAPE,
     )  # fmt: skip
     comment = ReviewComment(1, path, "k", "new", 1, ESCAPE, ESCAPE, ESCAPE, 5.0)
     progress = ReviewProgress(
@@ -368,9 +369,12 @@ def test_a_base_tree_that_is_not_that_of_the_base_fails(world: World, bundle: Pa
 
 @pytest.mark.parametrize("value", ["--help", "HEAD", "", "refs/heads/main", "\x1b[2J"])
 def test_ids_that_are_none_reach_no_git(world: World, bundle: Path, value: str) -> None:
-    forge(bundle, lambda receipt: receipt["base"].update(tree=value, commit=value))
-    found = review(bundle, world.source)
-    assert not found.rerun and "no base or no tree" in found.why_not
+    for part, name in (("base", "tree"), ("base", "commit"), ("snapshot", "id")):
+        was = json.loads((bundle / "receipt.json").read_bytes())[part][name]
+        forge(bundle, lambda receipt, part=part, name=name: receipt[part].update({name: value}))  # type: ignore[misc]
+        with pytest.raises(Refused, match="no object id"):
+            review(bundle, world.source)
+        forge(bundle, lambda receipt, part=part, name=name, was=was: receipt[part].update({name: was}))  # type: ignore[misc]
 
 
 # ---------------------------------------------------------------------------------------------------- report
@@ -388,6 +392,18 @@ def test_no_text_poses_as_the_reports_own_in_any_section(bundle: Path) -> None:
         assert not any(forged in line for line in own), forged
         assert not any(line.startswith(forged) for line in text.split("\n"))
     assert text.replace("\n", "").isprintable()
+
+
+def test_nothing_of_an_export_reaches_a_terminal_raw(world: World, bundle: Path, tmp_path: Path) -> None:
+    for args in (("review", "--patch"), ("review", "--json"), ("verify",)):
+        done = support.run(support.cloche_argv(*args, str(bundle)), cwd=world.repo)
+        assert done.code in (0, 1), done.err
+        said = done.out + done.err
+        assert "owned" in said or args == ("verify",)
+        assert not set(said) & set("\x1b\x07\r\u202e\x9b"), args
+    forge(bundle, lambda receipt: receipt["box"].update(key=ESCAPE, name=ESCAPE, profile=ESCAPE))
+    done = support.run(support.cloche_argv("review", str(bundle)), cwd=tmp_path)
+    assert done.code == 0 and not set(done.out + done.err) & set("\x1b\x07\r\u202e")
 
 
 def test_a_single_file_is_reviewed_as_the_folder_is(world: World, tmp_path: Path) -> None:

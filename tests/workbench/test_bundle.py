@@ -9,8 +9,13 @@ import pytest
 from app.screens.bundle import READ_ONLY, BundleBench, Sent, view_of
 from app.workbench import Workbench
 from backends.errors import Refused
+from backends.gate.export import export
 from backends.snapshots import CheckRow, Finding
 from backends.snapshots_bundle import ONLY_NOW, SAME, BundleView, Judged
+from backends.verbs import bundles
+from tests.conftest import Home
+from tests.gate.test_exported_review import everything, told
+from tests.gate.world import World
 from tests.workbench import stage as stages
 from tests.workbench.frozen import FrozenEngine
 
@@ -47,6 +52,20 @@ def test_the_engine_of_an_export_refuses_every_act() -> None:
         with pytest.raises(Refused) as caught:
             getattr(engine, name)("x")
         assert caught.value.code == "export-only"
+
+
+async def test_hostile_texts_of_an_export_are_drawn_as_texts(
+    monkeypatch: pytest.MonkeyPatch, home: Home, tmp_path: Path
+) -> None:
+    world = World(home.root)
+    export(world.paths, told(world, everything(world)), tmp_path / "out")
+    found = bundles.review(tmp_path / "out", None, None)
+    monkeypatch.setattr(stages, "Workbench", lambda *_, **__: BundleBench(found))
+    async with stages.play(size=(160, 50)) as play:
+        await play.shows("Evidence", "the journal was not checked")
+        for key in ("J", "J", "tab", "tab", "right", "end", "home", "question_mark", "escape"):
+            await play.press(key)
+            assert not set(play.text()) & set("\x1b\x07\r\u202e")
 
 
 async def test_an_export_is_read_by_keys_and_nothing_is_decided(

@@ -7,7 +7,6 @@ anybody's counts.
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,6 @@ from backends.trees.quarantine import ATTRIBUTES, config, make_skeleton
 from backends.trees.values import Source
 
 BOUNDS = Bounds(cpu=60, memory=1 << 30, file=1 << 30)
-_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class Cannot(Exception):
@@ -43,12 +41,9 @@ class Made(NamedTuple):
 def rerun(place: Source | None, base: str, base_tree: str, patch: bytes, tree: str) -> Made:
     """Apply ``patch`` to ``base_tree`` and have the gate look at what comes out.
 
-    ``Cannot`` where no repository has the base. ``Refused`` (code "patch-differs") where the patch does not
-    apply to it, or makes another tree than ``tree``.
+    The ids are hexadecimal. ``Cannot`` where no repository has the base. ``Refused`` (code "patch-differs")
+    where the patch does not apply to it, or makes another tree than ``tree``.
     """
-    for one in (base_tree, tree):
-        if not _ID.fullmatch(one):
-            raise Cannot("the receipt names no base or no tree that Git could have")
     objects = None if base_tree in EMPTY_TREES else _objects(place, base, base_tree)
     with _scratch(objects, base_tree) as git:
         git.run("read-tree", base_tree)
@@ -77,7 +72,7 @@ def _objects(place: Source | None, base: str, base_tree: str) -> Path:
     if place is None:
         raise Cannot("this folder is in no repository: run it in a clone that has the base")
     git = sources.git(place)
-    known = _ID.fullmatch(base) and git.call("rev-parse", "--verify", "-q", f"{base}^{{tree}}").stdout.strip()
+    known = git.call("rev-parse", "--verify", "-q", f"{base}^{{tree}}").stdout.strip()
     if known != base_tree.encode():
         if known:
             raise _differs(f"the base {base} has the tree {known.decode()}, the receipt says {base_tree}")

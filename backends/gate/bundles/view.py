@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from backends.gate.bundles.decoding import Misfit, decode, member
+from backends.gate.bundles.decoding import Misfit, decode, member, word
 from backends.record import NamedTuple
 from backends.snapshots import (
     Acknowledgement,
@@ -27,6 +28,7 @@ from backends.snapshots import (
 from backends.snapshots_bundle import AskedFor
 from backends.snapshots_evidence import ProposalEvidence
 
+ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 VERDICTS = ("pass", "warn", "refuse")
 
 
@@ -47,13 +49,9 @@ class _LeftOut(NamedTuple):
 
 
 def base_of(receipt: dict[str, Any]) -> tuple[str, str, str]:
-    """Commit and tree of the base, and the proposed tree. ``Misfit`` where they are no texts."""
-    base = receipt.get("base")
-    return (
-        decode(str, member(base, "commit", "base"), "base.commit"),
-        decode(str, member(base, "tree", "base"), "base.tree"),
-        decode(str, member(receipt.get("snapshot"), "id", "snapshot"), "snapshot.id"),
-    )
+    """Commit and tree of the base, and the proposed tree. ``Misfit`` where they are no object ids."""
+    base, snapshot = receipt.get("base"), receipt.get("snapshot")
+    return _id(base, "commit"), _id(base, "tree"), _id(snapshot, "id")
 
 
 def view(receipt: dict[str, Any], changes: tuple[FileChange, ...], patch: bytes) -> ReviewView:
@@ -113,7 +111,7 @@ def _row(receipt: dict[str, Any]) -> BoxRow:
     base = receipt.get("base")
     return BoxRow(
         key=_text(box, "key"), name=_text(box, "name"), repository=_text(receipt, "repository"),
-        tier=_text(box, "tier"), profile=_text(box, "profile"), state="proposed", live="",
+        tier=word(_text(box, "tier"), "tier"), profile=_text(box, "profile"), state="proposed", live="",
         base=_text(base, "commit"), base_ref=_text(base, "ref"), drift=None, created=_when(box, "created"),
         purpose=_text(box, "purpose"), expires=None, needs="", processes=0, cpu=0.0, rss=0, denied=0,
         stat=None, last_line="", unconfined=not decode(bool, member(box, "confined"), "box.confined"),
@@ -184,6 +182,13 @@ def _list(receipt: dict[str, Any], name: str) -> list[Any]:
 
 def _text(value: object, name: str) -> str:
     text: str = decode(str, member(value, name), name)
+    return text
+
+
+def _id(value: object, name: str) -> str:
+    text = _text(value, name)
+    if not ID.fullmatch(text):
+        raise Misfit(f"{name} is no object id")
     return text
 
 

@@ -14,6 +14,7 @@ from backends.errors import Refused, UsageError
 from backends.evidence.visible import visible, visible_lines
 from backends.gate.checks import refusals
 from backends.snapshots import ApplyOutcome, ApplyPlan, CheckRow, Diff, ReviewView
+from backends.snapshots_moved import UnapplyPlan
 from backends.verbs.values import Applying
 
 
@@ -272,6 +273,33 @@ def apply(context: Context, args: argparse.Namespace) -> int:
     return 0
 
 
+def _undo_lines(box: str, plan: UnapplyPlan) -> list[str]:
+    """What would be undone, for a person who is to agree."""
+    goes = f"{plan.old[:12]} -> {plan.new[:12]}" if plan.new else f"{plan.old[:12]}, and is removed"
+    many = f"{plan.commits} commit{'s' * (plan.commits != 1)} with {plan.files} changed"
+    lines = [
+        f"undo the last apply of box {visible(box)}",
+        f"  branch   {visible(_short(plan.branch))}: {goes}",
+        f"  leaving  {many} file{'s' * (plan.files != 1)}: {visible(plan.subject[:200])}",
+        f"  files    {visible(plan.work_tree) if plan.work_tree else 'no checkout of the branch is touched'}",
+    ]
+    if plan.base is not None:
+        lines.append(f"  base     of the box: {plan.base[0][:12]} -> {plan.base[1][:12]}")
+    return [*lines, f"  box      becomes {plan.state}"]
+
+
+def _confirm_undo(box: str, plan: UnapplyPlan) -> None:
+    sys.stderr.write("\n".join([*_undo_lines(box, plan), "type yes to undo: "]))
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise Refused(
+            f"the apply of box {box} was not undone",
+            "you did not say yes",
+            f"look at the box: cloche status {box}",
+            code="not-confirmed",
+        )
+
+
 def unapply(context: Context, args: argparse.Namespace) -> int:
     """``cloche unapply BOX``."""
     as_name = args.__dict__["as"]
@@ -282,7 +310,11 @@ def unapply(context: Context, args: argparse.Namespace) -> int:
             f"run it in a terminal, or as a script: cloche unapply {args.box} --as NAME",
             code="needs-person",
         )
-    done = context.engine.unapply(args.box, as_name=as_name)
+    seen = None
+    if as_name is None:
+        seen = context.engine.plan_unapply(args.box)
+        _confirm_undo(args.box, seen)
+    done = context.engine.unapply(args.box, as_name=as_name, seen=seen)
     if context.json:
         context.document(box=context.engine.find(args.box).key, **done._asdict())
     else:

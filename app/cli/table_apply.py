@@ -100,7 +100,8 @@ APPLY_VERBS: tuple[Verb, ...] = (
             Field("state", "string", "of the box: proposed, or idle where a part had been applied"),
         ),
         (BOX, Param(("--as",), "undo as a script of this name; journalled", metavar="NAME")),
-        "The branch and your checkout of it go back to where they were, or nothing changes. Callers that run "
-        "inside a box are refused.",
+        "The branch and your checkout of it go back to where they were, or nothing changes. On a terminal "
+        "you are shown what goes back and asked; a script names itself with --as. Callers that run inside "
+        "a box are refused.",
     ),
 )

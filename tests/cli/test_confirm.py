@@ -95,3 +95,43 @@ def test_a_part_is_told_as_one_and_what_moved_meanwhile_is_named(snapshot: str, 
         screen.until(b"combination not run")
         assert screen.wait() == 0
     assert support.git(repo, "diff", "--name-only", tip, "main") == "x"
+
+
+def applied(cli: Cli) -> None:
+    done = cli("apply", "b", "--as", "test", "--acknowledge", "all", "--message", "Add x")
+    assert done.code == 0, done.err
+
+
+def test_an_undo_says_what_goes_back_and_waits_for_a_yes(snapshot: str, repo: Path, cli: Cli) -> None:
+    before = support.git(repo, "rev-parse", "main")
+    applied(cli)
+    tip = support.git(repo, "rev-parse", "main")
+    with Screen(repo, "unapply", "b", cols=200) as screen:
+        text = screen.until(b"type yes to undo: ").decode()
+        assert f"main: {tip[:12]} -> {before[:12]}" in text and "Add x" in text
+        assert "1 commit with 2 changed files" in text and str(repo) in text and "becomes proposed" in text
+        screen.type(b"yes\n")
+        assert screen.wait() == 0
+    assert support.git(repo, "rev-parse", "main") == before
+
+
+@pytest.mark.parametrize("answer", [b"no\n", b"\n", b"y\n", b"\x04"])
+def test_anything_else_undoes_nothing(snapshot: str, repo: Path, cli: Cli, answer: bytes) -> None:
+    applied(cli)
+    tip = support.git(repo, "rev-parse", "main")
+    with Screen(repo, "unapply", "b") as screen:
+        screen.until(b"type yes to undo: ")
+        screen.type(answer)
+        assert screen.wait() == 3
+    assert support.git(repo, "rev-parse", "main") == tip
+
+
+def test_an_undo_is_of_what_was_shown(snapshot: str, repo: Path, cli: Cli) -> None:
+    applied(cli)
+    with Screen(repo, "unapply", "b") as screen:
+        screen.until(b"type yes to undo: ")
+        support.git(repo, "commit", "-q", "--allow-empty", "-m", "moved on")
+        tip = support.git(repo, "rev-parse", "main")
+        screen.type(b"yes\n")
+        assert screen.wait() == 5
+    assert support.git(repo, "rev-parse", "main") == tip

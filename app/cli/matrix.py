@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 
 from app.cli.context import Context
 from app.cli.render import age, table
 from backends.errors import UsageError
+from backends.evidence.visible import visible
 from backends.snapshots_matrix import Matrix, MatrixCell, MatrixRow, Project, Said
 
 SIGNS = {"proved": "+ ", "failed": "! ", "not run": "? ", "": "  "}
+WIDE = 140
+"""Columns of a terminal that has room for the whole table."""
+FIRST = 4
+"""Columns of the table that every terminal shows."""
 HEADINGS = {
     "tier": "Cloche's tiers",
     "technology": "Other ways, as their own pages say",
@@ -46,11 +53,12 @@ def matrix(context: Context, args: argparse.Namespace) -> int:
 
 
 def _host(context: Context, found: Matrix) -> None:
+    shown = len(found.columns) if _room() else FIRST
     for kind, heading in HEADINGS.items():
         context.say(f"{'' if kind == 'tier' else chr(10)}{heading}")
         table(
-            ("", *(title.upper() for _, title in found.columns)),
-            [(row.name, *map(_short, row.cells)) for row in found.rows if row.kind == kind],
+            ("", *(title.upper() for _, title in found.columns[:shown])),
+            [(row.name, *map(_short, row.cells[:shown])) for row in found.rows if row.kind == kind],
         )
     for row in found.rows:
         if row.kind == "tier" and row.state == "failed":
@@ -58,20 +66,32 @@ def _host(context: Context, found: Matrix) -> None:
         elif row.kind == "tier" and row.state == "not in this version":
             context.note(f"{row.name}: {row.state}; its row is what it promises")
     context.note(_when(found))
+    if shown < len(found.columns):
+        titles = ", ".join(title for _, title in found.columns[shown:])
+        context.note(f"on a wider terminal or in a pipe also: {titles}")
     context.note("the sentences behind these words: docs/matrix.md, or cloche matrix --json")
+
+
+def _room() -> bool:
+    """Whether all columns fit: a pipe gets everything."""
+    return not sys.stdout.isatty() or shutil.get_terminal_size().columns >= WIDE
 
 
 def _box(context: Context, found: Matrix) -> None:
     row = found.rows[0]
-    context.say(f"{found.box}, tier {row.name}")
     titles = dict(found.columns)
-    context.rows(
-        ("", "WHAT", "PROVED AT ITS LAST LAUNCH", "DELETED BY"),
-        [
-            (titles[cell.column], f"{cell.short}. {cell.text}", _proof(row, cell), _deleted(cell))
-            for cell in row.cells
-        ],
-    )
+    context.say(visible(f"{found.box}, tier {row.name}"))
+    for cell in row.cells:
+        context.say(f"\n{titles[cell.column]}: {visible(cell.short)}")
+        for deleted in cell.deleted_by:
+            where = f" ({deleted.where})" if deleted.where else ""
+            told = f"DELETED by {deleted.key} = {deleted.value}: {deleted.text}{where}"
+            context.say(f"  {visible(told)}")
+        context.say(f"  {visible(cell.text)}")
+        if cell.result == "not run":
+            context.say("  not run at a launch so far")
+        elif cell.result:
+            context.say(f"  at its last launch {visible(_proof(row, cell))}")
     if row.id == "workspace":
         context.note("nothing confines this tier: no cell is there to be deleted")
     elif not any(cell.deleted_by for cell in row.cells):
@@ -85,24 +105,11 @@ def _short(cell: MatrixCell) -> str:
 
 
 def _proof(row: MatrixRow, cell: MatrixCell) -> str:
-    if not cell.result:
-        return "-"
     names = ", ".join(
         claim.id.removeprefix(f"{row.id}.") for claim in cell.claims if claim.result != "failed"
     )
     failed = "; ".join(f"{claim.text} {claim.evidence}" for claim in cell.claims if claim.result == "failed")
     return failed or (f"{cell.result}: {names}" if names else cell.result)
-
-
-def _deleted(cell: MatrixCell) -> str:
-    """One sentence for each configuration; where it was stated, as far as that is known."""
-    return (
-        "; ".join(
-            f"{one.key} = {one.value}: {one.text}{f' ({one.where})' if one.where else ''}"
-            for one in cell.deleted_by
-        )
-        or "-"
-    )
 
 
 def _when(found: Matrix) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from backends.host import proofs_talk
 from backends.host.matrix_explained import EXPLAINED
 from backends.host.matrix_technologies import TECHNOLOGIES
 from backends.host.matrix_tiers import TIERS
@@ -20,6 +21,7 @@ NAMES: dict[str, str] = {row.id: row.name for row in ROWS}
 PROVED, FAILED, NOT_RUN = "proved", "failed", "not run"
 ABSENT = "not in this version"
 NOT_MEASURED = "not measured"
+STARTED = proofs_talk.STARTED_CLAIM[0]
 
 
 def rows(claims: Sequence[Claim], built: Iterable[str]) -> tuple[MatrixRow, ...]:
@@ -29,16 +31,16 @@ def rows(claims: Sequence[Claim], built: Iterable[str]) -> tuple[MatrixRow, ...]
 
 
 def of_box(
-    tier: str, claims: Sequence[Claim], deleted: Sequence[Deleted], verdict: Claim | None, network: str
+    tier: str, claims: Sequence[Claim], deleted: Sequence[Deleted], host: Sequence[Claim], network: str
 ) -> MatrixRow:
     """The row of one box.
 
     ``claims`` are those of its last launch (ids without the tier), ``deleted`` what its policy deletes,
-    ``verdict`` what this host says of its tier now, ``network`` what the policy asks for.
+    ``host`` what this host proves now (as for :func:`rows`), ``network`` what the policy asks for.
     """
     row = next(one for one in TIERS if one.id == tier)
-    named = [claim._replace(id=f"{tier}.{claim.id.removeprefix(tier + '.')}") for claim in claims]
-    everything = [verdict, *named] if verdict is not None else named
+    own = [claim._replace(id=f"{tier}.{claim.id.removeprefix(f'{tier}.')}") for claim in claims]
+    everything = [claim for claim in host if claim.id in (tier, f"{tier}.{STARTED}")] + own
     made = _row(row, everything, frozenset((tier,)), probed=False)
     cells = []
     for cell in made.cells:
@@ -53,7 +55,7 @@ def of_box(
 
 
 def _row(row: Row, claims: Sequence[Claim], built: frozenset[str], *, probed: bool) -> MatrixRow:
-    state, evidence, verdict = "", "", None
+    state, evidence = "", ""
     known = {claim.id: claim for claim in claims}
     if row.kind == "tier":
         verdict = known.get(row.id)
@@ -63,7 +65,9 @@ def _row(row: Row, claims: Sequence[Claim], built: frozenset[str], *, probed: bo
             state = ABSENT
     written = {cell.column: cell for cell in row.cells}
     cells = tuple(
-        _measured(row, verdict) if column == MEASURED else _cell(row, written[column], known, probed)
+        _measured(row, known.get(f"{row.id}.{STARTED}"))
+        if column == MEASURED
+        else _cell(row, written[column], known, probed)
         for column, _ in COLUMNS
     )
     read = READ if row.sources else ""
@@ -90,10 +94,10 @@ def _result(wanted: Sequence[str], held: Sequence[Claim]) -> str:
     return NOT_RUN
 
 
-def _measured(row: Row, verdict: Claim | None) -> MatrixCell:
-    if verdict is None or verdict.result != PROVED:
+def _measured(row: Row, started: Claim | None) -> MatrixCell:
+    if row.kind != "tier" or started is None or started.result != PROVED:
         text = "Nothing of it was started on this host."
         return MatrixCell(MEASURED, NOT_MEASURED, text, (), "", ())
-    took = f"{verdict.duration * 1000:.0f} ms"
-    text = f"{took} on this host for a minimal box: made, proved, one program run, ended."
+    took = f"{started.duration * 1000:.0f} ms"
+    text = f"{took} on this host until a minimal box had started, run a program and ended."
     return MatrixCell(MEASURED, took, text, (), "", ())

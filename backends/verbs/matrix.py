@@ -32,8 +32,7 @@ def show(paths: BoxPaths | None, key: str, report: HostReport) -> Matrix:
     deleted = escapes.found(policy, str(Path.home().resolve()), sources) if confined else ()
     if manifest.tier == "container" and paths.root.stat().st_uid == 0:
         deleted += (escapes.rootful(),)
-    verdict = next((claim for claim in claims if claim.id == manifest.tier), None)
-    row = matrix.of_box(manifest.tier, _launched(paths), deleted, verdict, _network(policy))
+    row = matrix.of_box(manifest.tier, _launched(paths), deleted, claims, _network(policy))
     return Matrix(COLUMNS, (row,), key, report.time, report.cached)
 
 

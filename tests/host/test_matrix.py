@@ -21,9 +21,10 @@ from backends.snapshots_matrix import MatrixCell, MatrixRow
 from backends.values import Claim
 from tests.support import ROOT
 
-STATED = tuple(one for one in claims.stated("process") if one.id)
+STATED = tuple(one for one in claims.stated("process") if one.id not in ("", "started"))
 CLAIMS = tuple(Claim(f"process.{one.id}", one.text, "proved", "tried", 0.001) for one in STATED)
-VERDICT = Claim("process", "holds", "proved", "a box ended", 0.0384)
+VERDICT = Claim("process", "holds", "proved", "a box ended", 0.8)
+STARTED = Claim("process.started", "starts", "proved", "true ended", 0.0384)
 WRITTEN = [ident for ident, _ in COLUMNS if ident != MEASURED]
 
 
@@ -152,12 +153,13 @@ def test_a_tier_that_this_version_lacks_says_so() -> None:
 
 
 def test_a_start_is_measured_here_or_not_at_all() -> None:
-    start = cell_of(row_of("process", VERDICT, *CLAIMS), "start")
+    start = cell_of(row_of("process", VERDICT, STARTED), "start")
     assert (start.short, start.result) == ("38 ms", "")
     for made in (
         row_of("process"),
-        row_of("process", VERDICT._replace(result="failed")),
-        row_of("firecracker", VERDICT),
+        row_of("process", VERDICT, STARTED._replace(result="failed")),
+        row_of("supervised", VERDICT, STARTED),
+        row_of("firecracker", STARTED._replace(id="firecracker.started")),
     ):
         assert cell_of(made, "start").short == "not measured"
 
@@ -168,7 +170,7 @@ def test_a_boxs_row_has_its_own_proofs_and_what_deletes_a_cell() -> None:
         Deleted("home-bind", ("filesystem", "privilege"), "fs.read", "/home/ada", "files in reach", ""),
     )
     launched = [Claim(ident, text, "proved", "tried", 0.001) for ident, text in init_proofs.CLAIMS]
-    row = matrix.of_box("process", launched, found, VERDICT, "the host's")
+    row = matrix.of_box("process", launched, found, (VERDICT, STARTED), "the host's")
     deleted = {cell.column: [one.key for one in cell.deleted_by] for cell in row.cells if cell.deleted_by}
     assert deleted == {"filesystem": ["fs.read"], "network": ["net.mode"], "privilege": ["fs.read"]}
     (why,) = cell_of(row, "network").deleted_by
@@ -178,8 +180,9 @@ def test_a_boxs_row_has_its_own_proofs_and_what_deletes_a_cell() -> None:
 
 
 def test_a_box_that_never_ran_has_proved_nothing() -> None:
-    row = matrix.of_box("process", (), (), VERDICT, "none")
+    row = matrix.of_box("process", (), (), (VERDICT, STARTED, *CLAIMS), "none")
     assert [cell.result for cell in row.cells[:4]] == ["not run"] * 4
+    assert (row.state, cell_of(row, "start").short) == ("proved", "38 ms")
     assert all(cell.deleted_by == () for cell in row.cells)
 
 

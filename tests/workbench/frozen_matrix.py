@@ -52,7 +52,7 @@ class FrozenMatrix:
             rows = matrix.rows(self.matrix_claims, ("workspace", "process", "supervised"))
             return Matrix(COLUMNS, rows, "", 1.0, False)
         claims = tuple(Claim(ident, text, "proved", "refused", 0.001) for ident, text in CLAIMS)
-        row = matrix.of_box("process", claims, DELETED, self.matrix_claims[0], "the host's")
+        row = matrix.of_box("process", claims, DELETED, self.matrix_claims, "the host's")
         return Matrix(COLUMNS, (row,), ref, 1.0, True)
 
     def projects(self) -> tuple[Project, ...]:

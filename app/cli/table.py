@@ -43,8 +43,8 @@ VERBS: tuple[Verb, ...] = (
             Field(
                 "reasoning",
                 "object or null",
-                "with `--tier auto`: profile, tier, why, age of the proofs, and rows (tier, state, why, remedy, "
-                "proof, start in seconds)",
+                "with `--tier auto`: profile, tier, why, age of the proofs, and rows (tier, state, why, "
+                "remedy, proof, start in seconds)",
             ),
         ),
         (
@@ -71,8 +71,8 @@ VERBS: tuple[Verb, ...] = (
             Param(("command",), "first command of the box, after --; its exit code passes", "after", "CMD"),
         ),
         "A detached box can be exported; it cannot be applied. A failure at any step leaves nothing behind. "
-        "`--tier auto` takes a tier only when a box of it ran on this host, and says on standard error why it "
-        "takes this one and none of the others.",
+        "`--tier auto` takes a tier only when a box of it ran on this host, and says on standard error why "
+        "it takes this one and none of the others.",
     ),
     Verb(
         "run",

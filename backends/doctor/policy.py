@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from backends.boxes.layout import BoxPaths
-from backends.boxes.manifest import Manifest
+from backends.boxes.manifest import Manifest, write_atomically
 from backends.doctor.rows import Box, Voice, command
-from backends.errors import ClocheError
+from backends.errors import ClocheError, Refused
 from backends.evidence import journal
 from backends.policy import canonical
 from backends.policy.model import Policy
+from backends.policy.resolve import resolve
 from backends.snapshots import Finding
+from backends.verbs import passage
 
 WHY = "the box would be held to other rules than those that were agreed on; it is refused a start"
 
@@ -25,6 +29,11 @@ def check(box: Box) -> list[Finding]:
     agreed = _journalled(box.paths, box.manifest.generation)
     if found != wanted:
         evidence = f"policy.json has {found}, the box was made with {wanted}"
+        if agreed == wanted and _had_back(box) is not None:
+            remedy = command("cloche", "doctor", box.paths.key, "--fix")
+            return [
+                voice.fail("the policy was changed", evidence, WHY, remedy, "policy" if box.ended else "")
+            ]
         return [voice.fail("the policy was changed", evidence, WHY, _anew(box))]
     if agreed and agreed != wanted:
         evidence = f"policy.json and manifest have {found}, the journal says {agreed}"
@@ -33,19 +42,48 @@ def check(box: Box) -> list[Finding]:
 
 
 def _anew(box: Box) -> str:
-    """The rules that were agreed on cannot be had back from their digest: what the box holds can."""
-    name, profile = box.paths.key, box.manifest.profile
-    fresh = command("cloche", "new", "--profile", profile)
-    if box.manifest.state in ("created", "aborted"):
-        return f"{command('cloche', 'rm', '--force', name)} && {fresh}"
-    if box.manifest.state in ("proposed", "applied"):
-        keep = command("cloche", "export", name, "--out", f"{box.paths.name}-export")
-        return f"{keep} && {command('cloche', 'rm', '--force', name)}"
-    return (
-        f"{command('cloche', 'propose', name)} && "
-        f"{command('cloche', 'export', name, '--out', f'{box.paths.name}-export')} && "
-        f"{fresh}"
-    )
+    """No command of the gate takes what was done under other rules: its changes are kept as a patch."""
+    keep = f"{command('cloche', 'diff', box.paths.key)} > {command(box.paths.name + '.patch')}"
+    return f"{keep} && {command('cloche', 'new', '--profile', box.manifest.profile)}"
+
+
+def _had_back(box: Box) -> bytes | None:
+    """The bytes that the digest names, made once more from the profile; None where that gives others by now.
+
+    What has the digest that manifest and journal agree on is the policy, whoever writes it.
+    """
+    known = box.manifest
+    place = Path(known.repository) if known.repository and Path(known.repository).is_dir() else None
+    for trusted_ in (True, False):
+        try:
+            made = resolve(
+                known.profile,
+                repository=place,
+                trusted=trusted_,
+                tier=known.tier,
+                protected=(*([Path(known.git_dir)] if known.git_dir else []), box.paths.root),
+            )
+        except ClocheError:
+            continue  # the profile is gone, or written wrongly
+        text = canonical.encode(made.policy)
+        if canonical.digest(text) == known.policy_digest:
+            return text
+    return None
+
+
+def restore(box: Box) -> str:
+    """The repair: the policy that the digest names, where the profile still gives it."""
+    with passage.holding(box.paths, "doctor"):
+        text = _had_back(box)
+        if text is None:
+            raise Refused(
+                "the policy cannot be had back",
+                f"profile {box.manifest.profile} gives another one by now",
+                _anew(box),
+                code="policy-changed",
+            )
+        write_atomically(box.paths.policy, text)
+    return f"policy.json is the one with the digest {box.manifest.policy_digest} again"
 
 
 def _journalled(paths: BoxPaths, generation: int) -> str:

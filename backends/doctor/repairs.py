@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from backends.boxes.layout import BoxPaths, state_dir
-from backends.doctor import base, chain, examine, keeper, leftovers, owner, relocation
+from backends.doctor import base, chain, examine, keeper, leftovers, owner, policy, relocation
 from backends.doctor.rows import HOST, Box
 from backends.errors import ClocheError
 from backends.evidence.journal import Journal
@@ -26,6 +26,7 @@ OF_BOX: dict[str, Callable[[Box], str]] = {
     "base-ref": base.keep,
     "settle": keeper.settle,
     "torn": chain.mend,
+    "policy": policy.restore,
     "unmount": leftovers.unmount,
     "cgroups": leftovers.drop_groups,
     "socket": leftovers.drop_socket,
@@ -35,6 +36,7 @@ ORDER = (
     "private",
     "settle",
     "torn",
+    "policy",
     "unmount",
     "cgroups",
     "socket",

@@ -52,14 +52,22 @@ def test_a_box_that_nobody_broke_is_in_order_and_its_own_policy_is_proved(box: B
 # 1 ------------------------------------------------------------------------------------------------
 
 
-def test_a_policy_that_was_changed(box: BoxPaths, look: Look) -> None:
-    box.policy.write_text(box.policy.read_text().replace('"deny"', '"host"'))
+def test_a_policy_that_was_changed(engine: Engine, repo: Path, box: BoxPaths, look: Look) -> None:
+    kept = box.policy.read_bytes()
+    box.policy.write_bytes(kept.replace(b'"deny"', b'"host"'))
     found = look(box, proofs=True)
     assert set(found) == {"policy", "proof"}
-    assert found["policy"].verdict == "fail" and not found["policy"].fix
-    assert manifest.load(box).policy_digest in found["policy"].evidence
-    assert found["policy"].remedy.startswith(f"cloche rm --force {box.key} && cloche new")
+    assert found["policy"].verdict == "fail" and manifest.load(box).policy_digest in found["policy"].evidence
     assert found["proof"].verdict == "note", "another policy than the box's proves nothing about it"
+    assert found["policy"].remedy == f"cloche doctor {box.key} --fix", "its profile still gives it"
+
+    (repo / "cloche.toml").write_text("[profiles.default.resources]\nprocs = 77\n")
+    found = look(box)
+    assert found["policy"].remedy == f"cloche diff {box.key} > b.patch && cloche new --profile default"
+    assert not found["policy"].fix, "what the profile gives by now is another policy"
+    (repo / "cloche.toml").unlink()
+    assert repair(engine, box, look) == [("policy", True)]
+    assert box.policy.read_bytes() == kept
 
 
 def test_a_policy_that_was_changed_with_the_digest_in_the_manifest(box: BoxPaths, look: Look) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from backends.boxes import store
 from backends.boxes.layout import BoxPaths, runtime_dir, state_dir
-from backends.doctor import clock, room
+from backends.doctor import clock, room, strays
 from backends.doctor.rows import HOST, Voice, command
 from backends.errors import ClocheError
 from backends.host import probes
@@ -30,7 +30,7 @@ def check(report: HostReport, used: Collection[str]) -> list[Finding]:
     rows += [_of_obstacle(one, used) for one in report.obstacles if not _told(one, used)]
     rows.append(_remembered(report))
     rows.append(_runtime())
-    for look in (room.host, clock.host):
+    for look in (room.host, clock.host, strays.check):
         try:
             rows += look()
         except ClocheError:

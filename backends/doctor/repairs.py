@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from backends.boxes import names, store
 from backends.boxes.layout import BoxPaths, state_dir
-from backends.doctor import base, chain, examine, keeper, leftovers, owner, policy, relocation
+from backends.doctor import base, chain, examine, keeper, leftovers, owner, policy, relocation, strays
 from backends.doctor.rows import HOST, Box
-from backends.errors import ClocheError
+from backends.errors import ClocheError, NoSuchBox
 from backends.evidence.journal import Journal
 from backends.host import probes
 from backends.snapshots import Finding
@@ -22,6 +23,14 @@ from backends.verbs import authority, removal
 
 HOST_JOURNAL = "doctor.jsonl"
 
+
+def _drop_probes() -> str:
+    folders = probes.stale()
+    for folder in folders:
+        remove(folder)
+    return f"removed {', '.join(map(str, folders))}"
+
+
 OF_BOX: dict[str, Callable[[Box], str]] = {
     "base-ref": base.keep,
     "settle": keeper.settle,
@@ -30,6 +39,11 @@ OF_BOX: dict[str, Callable[[Box], str]] = {
     "unmount": leftovers.unmount,
     "cgroups": leftovers.drop_groups,
     "socket": leftovers.drop_socket,
+}
+OF_HOST: dict[str, Callable[[], str]] = {
+    "probes": _drop_probes,
+    "sockets": strays.drop_sockets,
+    "stray-cgroups": strays.drop_groups,
 }
 # In this order: a box that is settled and private can be repaired further, one that moved is elsewhere.
 ORDER = (
@@ -44,6 +58,8 @@ ORDER = (
     "relocate",
     "unfinished",
     "probes",
+    "sockets",
+    "stray-cgroups",
 )
 
 
@@ -66,12 +82,17 @@ def make(findings: tuple[Finding, ...], here: Source | None, who: str) -> tuple[
 
 
 def _one(subject: str, fix: str, here: Source | None, who: str) -> str:
-    if fix == "probes":
-        folders = probes.stale()
-        for folder in folders:
-            remove(folder)
-        return _host(fix, f"removed {', '.join(map(str, folders))}", who)
-    paths = BoxPaths(state_dir() / subject)
+    if fix in OF_HOST:
+        return _host(fix, OF_HOST[fix](), who)
+    key, _, name = subject.partition("/")
+    if not store.valid_key(key) or names.problem(name):
+        raise NoSuchBox(
+            f"there is no box {subject!r}",
+            "that is not a name a box can have",
+            "cloche ls --all",
+            code="no-such-box",
+        )
+    paths = BoxPaths(state_dir() / key / name)
     if fix == "unfinished":
         removal.undo(paths)
         return _host(fix, f"removed {subject}, which was never finished", who)
@@ -86,6 +107,7 @@ def _one(subject: str, fix: str, here: Source | None, who: str) -> str:
 
 
 def _host(fix: str, said: str, who: str) -> str:
+    state_dir().mkdir(mode=0o700, parents=True, exist_ok=True)
     Journal(state_dir() / HOST_JOURNAL).append(
         "repair", {"subject": HOST, "fix": fix, "what": said, "who": who}, sync=True
     )

@@ -36,7 +36,7 @@ def source_of(paths: BoxPaths, manifest: Manifest) -> Source | None:
         raise Refused(
             f"the source repository of box {paths.name} is gone",
             f"{manifest.git_dir} is not there",
-            "move it back, or export the box: cloche export",
+            f"doctor finds where it is now, and has the box follow: cloche doctor {paths.key}",
             code="source-gone",
         )
     return Source(manifest.repository, manifest.git_dir, manifest.git_dir)

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -16,12 +17,13 @@ from unittest import mock
 import pytest
 
 from backends.boxes import liveness, manifest
-from backends.boxes.layout import BoxPaths, socket_path
+from backends.boxes.layout import BoxPaths, runtime_dir, socket_path
 from backends.doctor import leftovers, room
 from backends.engine import Engine, Streams
 from backends.evidence import journal
 from backends.kernel import cgroups
 from backends.policy import canonical
+from backends.snapshots import Finding
 from tests import support
 from tests.doctor.conftest import Look
 
@@ -212,6 +214,29 @@ def test_files_that_others_may_write(engine: Engine, box: BoxPaths, look: Look) 
     assert set(found) == {"owner"} and "mode 0755" in found["owner"].evidence
     assert repair(engine, box, look) == [("private", True)]
     assert box.root.stat().st_mode & 0o777 == 0o700 and box.journal.stat().st_mode & 0o777 == 0o644
+
+
+def test_what_a_box_left_that_is_gone(engine: Engine, tmp_path: Path) -> None:
+    kept, gone = (runtime_dir() / f"{'0' * 19}{number}.sock" for number in (1, 2))
+    with socket.socket(socket.AF_UNIX) as listening:
+        for path in (kept, gone):
+            with socket.socket(socket.AF_UNIX) as dead:
+                dead.bind(str(path))
+            os.utime(path, (1.0, 1.0))
+        kept.unlink()
+        listening.bind(str(kept))
+        os.utime(kept, (1.0, 1.0))
+        listening.listen()
+        (found,) = (row for row in engine.doctor() if row.id == "stray-sockets")
+        assert (found.evidence, found.remedy, found.verdict) == (str(gone), f"rm {gone}", "note")
+        (done,) = engine.repair((found,), "ada")
+        assert done.done and kept.exists() and not gone.exists()
+
+
+def test_no_repair_leaves_the_folder_of_boxes(engine: Engine, tmp_path: Path) -> None:
+    for subject in ("../../t", "a/../../t", "/t", "", "k/"):
+        (done,) = engine.repair((Finding("x", "warn", "", "", "", "", "private", subject),), "ada")
+        assert not done.done and "no box" in done.text
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="needs an unprivileged user")

@@ -53,7 +53,7 @@ TRIAGE: tuple[Action, ...] = (
     Action(
         "visit",
         "enter",
-        "open box",
+        "open",
         "Open the box that the finding is about",
         ("triage",),
         own=True,

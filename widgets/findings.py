@@ -65,8 +65,15 @@ class FindingRows(RowView[Finding]):
     def empty_line(self) -> Line:
         return line((self.why_empty, "idle"))
 
+    def where(self, row: Finding) -> Line:
+        """The box; or the host, with the tier where the finding is about a claim of one."""
+        named = runs(name_of(row.subject), "accent")
+        if row.subject != HOST or row.id not in self.claims:
+            return named
+        return line(*named, " ", *runs(row.id.partition(".")[0], "quiet"))
+
     def _subjects(self) -> int:
-        longest = max((width_of(runs(name_of(row.subject))) for row in self.rows), default=0)
+        longest = max((width_of(self.where(row)) for row in self.rows), default=0)
         return min(LONGEST_SUBJECT, max(4, longest))
 
     def heading(self, width: int) -> Line | None:
@@ -87,7 +94,7 @@ class FindingRows(RowView[Finding]):
         mark, ink = ("…", "look") if self.key_of(row) in self.again else MARKS.get(row.verdict, ("?", "look"))
         parts = line(
             (f"{mark} ", ink),
-            *fill_line(crop_line(runs(name_of(row.subject), "accent"), size), size + 2),
+            *fill_line(crop_line(self.where(row), size), size + 2),
         )
         text = stated(row, claim=row.subject == HOST and row.id in self.claims)
         if not why:
@@ -113,25 +120,20 @@ def finding_paragraphs(finding: Finding, proof: Proof | None, now: float | None 
     """The finding, why it matters, what was run and seen, and the remedy as a command."""
     mark, ink = MARKS.get(finding.verdict, ("?", "look"))
     rows: list[Paragraph] = [
-        (line((f"{mark} {finding.verdict}  ", ink), *stated(finding, claim=proof is not None)), 2),
-        (),
-        _said(
-            "where",
-            runs(name_of(finding.subject) or HOST, "accent"),
-            (" · check ", "quiet"),
-            runs(check_of(finding)),
-        ),
+        (line((f"{mark} {finding.verdict}  ", ink), *stated(finding, claim=proof is not None)), 2)
     ]
+    if finding.remedy:
+        rows.append(_said("remedy", runs(finding.remedy, "strong")))
+    if finding.fix:
+        rows.append(_said("repair", ("safe: ", "live"), runs(finding.fix), (", F makes it", "quiet")))
+    where = runs(name_of(finding.subject) or HOST, "accent")
+    rows += [(), _said("where", where, (" · check ", "quiet"), runs(check_of(finding)))]
     if finding.why:
         rows.append(_said("why", runs(finding.why)))
     if finding.evidence:
         rows.append(_said("seen", runs(finding.evidence)))
     if proof is not None:
         rows += _of_proof(proof, time.time() if now is None else now)
-    if finding.remedy:
-        rows += [(), _said("remedy", runs(finding.remedy, "strong"))]
-    if finding.fix:
-        rows.append(_said("repair", ("safe: ", "live"), runs(finding.fix), (", F makes it", "quiet")))
     return rows
 
 

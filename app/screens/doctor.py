@@ -31,6 +31,8 @@ from widgets.lines import Document, RowView
 from widgets.visible import visible
 
 NARROW = 150
+TRUTH = 110
+"""Columns from which on the header has room for the host in a few words beside its figures."""
 FILE = "cloche-triage.json"
 Found = tuple[tuple[Finding, ...], Mapping[str, Proof]]
 """Findings, and the host's proofs by their id."""
@@ -81,6 +83,7 @@ class TriageScreen(WorkbenchScreen):
 
     def on_resize(self) -> None:
         self.set_class(self.size.width < NARROW, "-narrow")
+        self.show_header()
 
     def on_screen_resume(self) -> None:
         self.workbench.want((), ())
@@ -172,7 +175,8 @@ class TriageScreen(WorkbenchScreen):
             left = bundle_line(self.bundle, self.name_of_bundle, self.findings)
         else:
             left = triage_line(self.findings, self.looking)
-        self.query_one(Header).show(left, () if self.bundle else self.workbench.host_truth)
+        truth = self.workbench.host_truth if self.bundle is None and self.size.width >= TRUTH else ()
+        self.query_one(Header).show(left, truth)
 
     # ------------------------------------------------------------ the person
 

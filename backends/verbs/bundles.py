@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from backends.errors import ClocheError, Refused
-from backends.evidence.packed import opened
-from backends.evidence.verify import read_receipt
+from backends.evidence.packed import Bundle, opened
+from backends.evidence.verify import read_receipt, series_of
 from backends.gate.bundles import heads, view
 from backends.gate.bundles.decoding import Misfit, decode, member
 from backends.gate.bundles.rerun import Cannot, Made, rerun
@@ -35,6 +35,7 @@ def review(path: Path, place: Source | None, signers: Path | None) -> BundleView
             patch = bundle.read(PATCH, MOST_PATCH)
         except FileNotFoundError as error:
             raise _unread(path, f"there is no {PATCH} in it") from error
+        mails = _mails(bundle, series_of(receipt))
     findings = [*found, *_exchanged(receipt, patch, found)]
     changes = heads.changes(patch)
     try:
@@ -46,13 +47,41 @@ def review(path: Path, place: Source | None, signers: Path | None) -> BundleView
     except Misfit as error:
         raise _unread(path, f"its receipt is not one that Cloche writes: {error}") from error
     read(shown.diff, shown.snapshot.base_tree)  # whoever shows it reads it so
-    made, why = _made(place, names, patch, findings)
+    made, why = _made(place, names, patch, mails, findings)
+    if mails:
+        findings.append(_series(made))
     if made is None:
         return BundleView(str(path), exported, tuple(findings), shown, False, why, (), asked)
     judged = tuple(_judged(shown.checks, made.checks))
     checks = tuple(one.row for one in judged)
     now = shown._replace(diff=shown.diff._replace(changes=made.changes, patch=made.patch), checks=checks)
     return BundleView(str(path), exported, tuple(findings), now, True, "", judged, asked)
+
+
+def _mails(bundle: Bundle, names: Sequence[str]) -> list[bytes]:
+    """The series; where a mail is missing, none: that is found with the hashes."""
+    mails: list[bytes] = []
+    room = MOST_PATCH
+    try:
+        for name in names:
+            mails.append(bundle.read(name, room))
+            room -= len(mails[-1])
+    except FileNotFoundError:
+        return []
+    return mails
+
+
+def _series(made: Made | None) -> Finding:
+    if made is None:
+        return Finding(
+            "series", "warn", "whether the mails make the same as the patch was not tried", "",
+            "run this in a clone that has the base, before git am",
+        )  # fmt: skip
+    if made.series:
+        text = "the mails do not make what the patch makes"
+        return Finding("series", "fail", text, made.series, "do not give them to git am")
+    text = "the mails together make the same tree as the patch; their steps were not judged"
+    return Finding("series", "ok", text, made.tree, "")
 
 
 def _counted(shown: ReviewView) -> ReviewView:
@@ -74,11 +103,15 @@ def _exchanged(receipt: dict[str, Any], patch: bytes, found: Sequence[Finding]) 
 
 
 def _made(
-    place: Source | None, names: tuple[str, str, str], patch: bytes, findings: list[Finding]
+    place: Source | None,
+    names: tuple[str, str, str],
+    patch: bytes,
+    mails: list[bytes],
+    findings: list[Finding],
 ) -> tuple[Made | None, str]:
     base, base_tree, tree = names
     try:
-        made = rerun(place, base, base_tree, patch, tree)
+        made = rerun(place, base, base_tree, patch, tree, mails)
     except Cannot as error:
         return None, str(error)
     except Refused as error:
@@ -109,7 +142,11 @@ def _against(listed: dict[bytes, tuple[str, int, str]], changes: tuple[FileChang
         )  # fmt: skip
     else:
         yield Finding(
-            "changes", "ok", "the patch changes the files that the receipt lists", f"{len(changes)} files", ""
+            "changes",
+            "ok",
+            "the patch changes the files that the receipt lists",
+            f"{len(changes)} file{'' if len(changes) == 1 else 's'}",
+            "",
         )
 
 

@@ -50,6 +50,7 @@ from backends.trees import diff
 from backends.trees.values import Source
 from backends.verbs import bundles
 from tests import support
+from tests.gate.test_commits_series import Agent
 from tests.gate.test_export import NAMES, TEXTS, outside_fences
 from tests.gate.world import World, clone
 
@@ -419,3 +420,41 @@ def test_a_single_file_is_reviewed_as_the_folder_is(world: World, tmp_path: Path
     (tmp_path / "dir.tar").mkdir()
     with pytest.raises(ClocheError):
         export(world.paths, was, tmp_path / "dir.tar", force=True)
+
+
+# ---------------------------------------------------------------------------------------------------- series
+
+
+def test_mails_that_do_not_make_what_the_patch_makes_fail(world: World, tmp_path: Path) -> None:
+    agent = Agent(world)
+    agent.commit(b"one\n", {b"a": b"a\n"})
+    agent.commit(b"two\n", {b"b": b"b\n"})
+    world.git("fetch", "-q", str(agent.place), "HEAD")
+    tree = world.git("rev-parse", "FETCH_HEAD^{tree}")
+    out = tmp_path / "out"
+    export(world.paths, world.review(tree), out, series=agent.series())
+    assert verdicts(review(out, world.source))["series"] == "ok"
+    assert verdicts(review(out))["series"] == "warn"  # nothing to try it on
+    name = "0002-two.patch"
+    good = (out / name).read_bytes()
+    assert b"+b\n" in good
+
+    def hashed(text: bytes) -> Callable[[dict[str, Any]], None]:
+        def change(receipt: dict[str, Any]) -> None:
+            receipt["artefacts"][name]["sha256"] = hashlib.sha256(text).hexdigest()
+
+        return change
+
+    for forged in (
+        good.replace(b"+b\n", b"+B\n"),
+        good + good,
+        b"",
+        b"\x1b[2J",
+        good.replace(b"b/b", b"b/../b"),
+    ):
+        (out / name).write_bytes(forged)
+        forge(out, hashed(forged))
+        found = verdicts(review(out, world.source))
+        assert found["series"] == "fail" and found["tree"] == found[name] == "ok", forged
+    (out / name).unlink()
+    assert verdicts(review(out, world.source))[name] == "fail"

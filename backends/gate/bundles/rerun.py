@@ -8,7 +8,7 @@ anybody's counts.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -36,9 +36,12 @@ class Made(NamedTuple):
     changes: tuple[FileChange, ...]
     patch: bytes  # as Git writes it from the two trees
     checks: tuple[CheckRow, ...]
+    series: str  # why the mails do not make the same tree, "" when they do or there are none
 
 
-def rerun(place: Source | None, base: str, base_tree: str, patch: bytes, tree: str) -> Made:
+def rerun(
+    place: Source | None, base: str, base_tree: str, patch: bytes, tree: str, mails: Sequence[bytes] = ()
+) -> Made:
     """Apply ``patch`` to ``base_tree`` and have the gate look at what comes out.
 
     The ids are hexadecimal. ``Cannot`` where no repository has the base. ``Refused`` (code "patch-differs")
@@ -65,7 +68,32 @@ def rerun(place: Source | None, base: str, base_tree: str, patch: bytes, tree: s
             diffs.changes(git, base_tree, made),
             diffs.patch(git, base_tree, made),
             run_checks(git, base_tree, made),
+            _series(git, base_tree, mails, tree) if mails else "",
         )
+
+
+def _series(git: Git, base_tree: str, mails: Sequence[bytes], tree: str) -> str:
+    """With what ``git am`` is made of, as :mod:`backends.gate.commits.series` proves them."""
+    git.run("read-tree", base_tree)
+    with tempfile.TemporaryDirectory(prefix="cloche-mail-") as name:
+        mail, message, patch = (Path(name, file) for file in ("mail", "message", "patch"))
+        for number, text in enumerate(mails, 1):
+            mail.write_bytes(text)
+            split = Path(name, f"split-{number}")
+            split.mkdir()
+            count = git.call("mailsplit", "-b", f"-o{split}", mail, bounds=BOUNDS)
+            if count.status != 0 or count.stdout.strip() != b"1":
+                return f"mail {number} is none, or several"
+            with open(split / "0001", "rb") as file:
+                told = git.call("mailinfo", message, patch, stdin=file.fileno(), bounds=BOUNDS)
+            if told.status != 0:
+                return f"mail {number} cannot be read"
+            with open(patch, "rb") as file:
+                done = git.call("apply", "--cached", stdin=file.fileno(), bounds=BOUNDS)
+            if done.status != 0:
+                return f"mail {number} does not apply"
+    made = git.line("write-tree")
+    return "" if made == tree else f"all mails make the tree {made}, the receipt says {tree}"
 
 
 def _objects(place: Source | None, base: str, base_tree: str) -> Path:

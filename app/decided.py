@@ -91,11 +91,12 @@ def line_marks(file: File, decision: FileDecision) -> LineMarks:
 
 
 def meant(file: File, selection: Selection) -> Marks:
-    """What of a file a selection stands for; any row of a file that is one thing means all of it."""
-    if selection.unit == FILE or not file.by_line:
+    """What of a file a selection stands for; any row of a file that is one thing means all of it, but for the
+    row of its mode."""
+    named = file.all.parts & frozenset(selection.parts)
+    if selection.unit == FILE or not (file.by_line or named == {MODE}):
         return file.all
     if selection.whole:
-        named = file.all.parts & frozenset(selection.parts)
         return Marks(named or file.all.parts)
     return Marks(frozenset(), selection.old, selection.new).within(file.all)
 

@@ -289,7 +289,8 @@ class DiffRows(LineView):
             return (" ", "")
         hunk = self.index.hunk_at(row)
         if hunk is None or marks.one:
-            names = units.parts_at(self.index, row) if not marks.one else ()
+            names = units.parts_at(self.index, row)
+            names = () if marks.one and names != (units.MODE,) else names
             return SIGNS.get(marks.of_parts(names or tuple(marks.parts)), (" ", ""))
         header = self.index.hunks[hunk].first == row
         old, new = self._hunk_masks(hunk) if header else units.masks(self.index, (row,))

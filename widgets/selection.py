@@ -24,7 +24,8 @@ NARROWER = {FILE: HUNK, HUNK: BLOCK, BLOCK: LINE}
 EXISTS, NAME, MODE, CONTENT = "exists", "name", "mode", "content"
 """Parts of a file that are decided beside its lines."""
 _PARTS: tuple[tuple[bytes, tuple[str, ...]], ...] = (
-    (b"new file mode ", (EXISTS, MODE)),
+    (b"new file mode 100755", (MODE,)),  # that the file is made is decided on every other row of its header
+    (b"new file mode ", (EXISTS,)),
     (b"deleted file mode ", (EXISTS,)),
     (b"old mode ", (MODE,)),
     (b"new mode ", (MODE,)),

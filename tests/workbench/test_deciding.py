@@ -257,6 +257,21 @@ async def test_modes_images_and_paths_that_take_anothers_name() -> None:
         assert "⊘" not in found.stage.text()
 
 
+async def test_of_a_new_program_the_executable_bit_alone_can_be_rejected() -> None:
+    old = b"index 3333333..4444444 100644\n"
+    patch = MOVED_PATCH.replace(old, b"new file mode 100755\nindex 0000000..4444444\n")
+    image = FileChange(b"logo.png", None, "A", 0, 0o100755, "0" * 40, "4" * 40, None, None)
+    diff = MOVED._replace(patch=patch, changes=(*MOVED.changes[:2], image, MOVED.changes[3]))
+    async with gate(diff=diff) as found:
+        await found.act("J", "space", "J", "space", "K", "enter", "g", "minus")
+        made = Marks(frozenset({"exists"}), 0, 1 << 1)
+        assert found.marks(b"a/b") == (made, Marks(frozenset({"mode"})))
+        await found.act("J", "g", "minus")
+        accepted, rejected = found.marks(b"logo.png")
+        assert rejected == Marks(frozenset({"mode"}))
+        assert "exists" in accepted.parts and "mode" not in accepted.parts
+
+
 # ------------------------------------------------------------ undo, marks
 
 

@@ -186,7 +186,10 @@ def _masked(policy: Policy, path: str) -> bool:
 
 def _network(policy: Policy, report: Report) -> Iterator[PolicyWarning]:
     if policy.net.mode == "host":
-        text = "the box uses the host's network: every destination, and every service on the host's loopback"
+        text = (
+            "the box uses the host's network: every destination, and every service on the host's loopback, "
+            "tool servers (MCP) among them"
+        )
         yield report("net.mode", "host", text)
     if not policy.net.egress:
         return

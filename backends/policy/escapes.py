@@ -66,7 +66,7 @@ DELETIONS: tuple[Deletion, ...] = (
         "host-network",
         (NETWORK,),
         "the host's network",
-        "every destination is reached, and every service on the host's loopback",
+        "every destination is reached, and every service on the host's loopback, tool servers among them",
     ),
     Deletion(
         "wide-egress",

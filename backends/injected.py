@@ -17,7 +17,7 @@ VARIABLE = "CLOCHE_INJECT"
 
 # What can be asked for: how it may fail (the first is the default, "ID" stands for a name), what that means.
 KNOWN: dict[str, tuple[tuple[str, ...], str]] = {
-    "userns": (("EPERM", "ENOSPC"), "no user namespace can be made"),
+    "userns": (("EPERM", "ENOSPC", "off"), "no user namespace can be made (off: by the switch of Debian)"),
     "apparmor": (("EACCES",), "a user namespace can be made and gives no right to mount (AppArmor)"),
     "uid-map": (("EPERM",), "user ids cannot be mapped"),
     "proc": (("EPERM",), "no fresh /proc can be mounted (it is masked)"),
@@ -30,6 +30,10 @@ KNOWN: dict[str, tuple[tuple[str, ...], str]] = {
     "delegation": (("none",), "no control group is handed to this user"),
     "podman": (("rootful", "absent", "hung"), "how Podman is found"),
     "kvm": (("boots-nothing", "absent", "EACCES"), "how /dev/kvm is found"),
+    "stage": (
+        ("ID",),
+        "a launch ends at that stage: uts, devpts, cgroup, capabilities, ipv6, tree and others",
+    ),
     "proof": (("ID",), "the proof of that claim fails"),
     "hang": (("ID",), "the proof of that claim, or the whole tier of that name, gives no answer"),
 }
@@ -91,6 +95,6 @@ def strike(stage: str) -> None:
     if not text():
         return
     for ident, found in asked():
-        if _STAGES.get(ident) == stage:
+        if _STAGES.get(ident) == stage or (ident, found) == ("stage", stage):
             code = getattr(errno, found, errno.EPERM)
             raise OSError(code, os.strerror(code) + MARK)

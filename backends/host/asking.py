@@ -27,6 +27,7 @@ PATIENCE = 20.0  # seconds until a prober that gives no answer is ended
 _GRACE = 3.0  # for it to end its box
 _SCRIPT = Path(__file__).with_name("prober.py")
 _LONGEST = 4 << 20
+_SHOWN = {"tools": "programs of the host"}
 # The files that a tier's programs and Podman are found by.
 _VARIABLES = (*KEPT, "PATH", "LANG", "DOCKER_HOST", "CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF")
 
@@ -63,7 +64,7 @@ def ask(
             poll.register(child.stdout.fileno(), select.POLLIN)
         while running and (left := began + patience - time.monotonic()) > 0:
             if progress:
-                progress(f"trying {', '.join(word for word, _, _ in running.values())}")
+                progress(f"trying {', '.join(_SHOWN.get(word, word) for word, _, _ in running.values())}")
             for fd, _ in poll.poll(left * 1000):
                 word, child, data = running[fd]
                 part = os.read(fd, 1 << 16)

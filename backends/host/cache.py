@@ -55,12 +55,19 @@ def load() -> Kept:
         fd = os.open(path(), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return NOTHING
-    with open(fd, "rb") as file:
-        try:
-            value = json.loads(file.read(_LARGEST))
-            return _read(value)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
-            return NOTHING  # another version's, or damaged: what it says is found anew
+    try:
+        with open(fd, "rb") as file:
+            return parse(file.read(_LARGEST))
+    except OSError:
+        return NOTHING  # a folder, say
+
+
+def parse(data: bytes) -> Kept:
+    """What the bytes of the file say; :data:`NOTHING` for another version's, or damaged ones."""
+    try:
+        return _read(json.loads(data))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError):
+        return NOTHING
 
 
 def _read(value: Any) -> Kept:
@@ -106,8 +113,8 @@ def _proof(row: Any) -> Proof:
     )
 
 
-def save(kept: Kept) -> None:
-    """Keep it. ``OSError`` when it cannot be written."""
+def encode(kept: Kept) -> bytes:
+    """The bytes of the file; :func:`parse` reads them."""
     under: dict[str, Conditions] = {}
     passed = {}
     for ident, one in kept.passed.items():
@@ -124,12 +131,18 @@ def save(kept: Kept) -> None:
         "under": under,
         "passed": passed,
     }
+    return json.dumps(value).encode("ascii")
+
+
+def save(kept: Kept) -> None:
+    """Keep it. ``OSError`` when it cannot be written."""
+    data = encode(kept)
     place = path()
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd, name = tempfile.mkstemp(prefix=".host-", dir=place.parent)
     try:
-        with open(fd, "w", encoding="ascii") as file:
-            json.dump(value, file)
+        with open(fd, "wb") as file:
+            file.write(data)
         Path(name).rename(place)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):

@@ -50,8 +50,8 @@ _PROCESSES = 24
 _one_at_a_time = _thread.allocate_lock()  # what is set before a fork is the whole process's
 
 
-class Failure(NamedTuple):
-    """A tier that cannot be had, with the error that said so, for whoever looks for its cause."""
+class Attempt(NamedTuple):
+    """What trying a tier came to; of one that cannot be had also the error that said so, if one did."""
 
     claims: tuple[Claim, ...]
     error: ClocheError | None
@@ -70,7 +70,7 @@ def probe(name: str, patience: float = 0.0) -> tuple[Claim, ...]:
     return attempt(name, patience).claims
 
 
-def attempt(name: str, patience: float = 0.0) -> Failure:
+def attempt(name: str, patience: float = 0.0) -> Attempt:
     """As :func:`probe`, with the error behind a verdict. ``patience``: seconds, 0 for the usual."""
     began = time.perf_counter()
     tier = tiers.get(name)
@@ -78,11 +78,11 @@ def attempt(name: str, patience: float = 0.0) -> Failure:
         proofs = _tried(tier, patience)
     except ClocheError as error:
         why = f"{error.what}: {error.why}. Remedy: {error.next_step}"
-        return Failure((Claim(name, tier.promise, FAILED, why, time.perf_counter() - began),), error)
+        return Attempt((Claim(name, tier.promise, FAILED, why, time.perf_counter() - began),), error)
     except (ProbeError, ProtocolError, OSError) as error:
         verdict = Claim(name, tier.promise, FAILED, str(error), time.perf_counter() - began)
         known = error.proofs if isinstance(error, ProbeError) else ()
-        return Failure((verdict, *_named(name, known)), None)
+        return Attempt((verdict, *_named(name, known)), None)
     took = time.perf_counter() - began
     evidence = "a box started, ran a program and ended"
     if tier.confined:
@@ -92,7 +92,7 @@ def attempt(name: str, patience: float = 0.0) -> Failure:
     if failed:
         evidence = f"{failed[0].text} Not so: {failed[0].evidence}"
     verdict = Claim(name, tier.promise, FAILED if failed else PROVED, evidence, took)
-    return Failure((verdict, *_named(name, proofs)), None)
+    return Attempt((verdict, *_named(name, proofs)), None)
 
 
 def _named(tier: str, proofs: tuple[Claim, ...]) -> tuple[Claim, ...]:

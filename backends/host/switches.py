@@ -19,7 +19,7 @@ class Switch(NamedTuple):
 
 _KNOWN = (
     ("user.max_user_namespaces", "0", "userns-limit", "userns=ENOSPC"),
-    ("kernel.unprivileged_userns_clone", "0", "userns-clone", ""),
+    ("kernel.unprivileged_userns_clone", "0", "userns-clone", "userns=off"),
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "apparmor-userns", "apparmor=EACCES"),
 )
 

@@ -51,6 +51,7 @@ def build(plan: NetworkPlan) -> tuple[socket.socket, ...]:
     IPv6) and the netlink socket of the packet filter.
     """
     try:
+        injected.strike("ipv6")
         _allow_ipv6()
     except OSError as error:
         raise BuildError("ipv6", "IPv6 is switched on", error) from error

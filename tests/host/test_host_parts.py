@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends import injected
-from backends.host import causes, conditions, proofs_inside, reference, switches, tools
+from backends.host import cache, causes, conditions, proofs_inside, reference, switches, tools
 from backends.keeper import init_proofs
 from backends.kernel import rlimits
 from backends.kernel.denied import DeniedCall
 from backends.kernel.syscalls import NUMBERS
+from backends.snapshots_host import Fact, Proof
 from backends.tiers import remedies
 from tests import support
 
@@ -82,6 +83,38 @@ def test_what_differs_is_told_and_nothing_else(
     assert {one.partition(":")[0] for one in told} == {
         name for name in {*old, *new} if old.get(name) != new.get(name)
     }
+
+
+KEPT = cache.Kept(
+    (("kernel", "6.1"),),
+    5.0,
+    0.5,
+    (Fact("git", "git", "git version 2", "host"),),
+    (
+        Proof(
+            "process", "t", "failed", "e", 0.1, "process", "w", 5.0, "userns", "r", 4.0, ("kernel: 5 -> 6",)
+        ),
+    ),
+    {
+        "process": cache.Passed(4.0, (("kernel", "5"),)),
+        "process.mount": cache.Passed(5.0, (("kernel", "6.1"),)),
+    },
+)
+
+
+def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
+    cache.save(KEPT)
+    assert cache.load() == KEPT
+
+
+@given(st.data())
+def test_no_damage_to_the_file_is_an_error(data: st.DataObject) -> None:
+    whole = cache.encode(KEPT)
+    cut = data.draw(st.integers(0, len(whole)))
+    into = data.draw(st.binary(max_size=6) | st.sampled_from([b"null", b"[]", b"1e999", b'"x"', b"{}"]))
+    found = cache.parse(whole[:cut] + into + whole[data.draw(st.integers(cut, len(whole))) :])
+    assert isinstance(found, cache.Kept)
+    assert all(one.result in ("proved", "failed", "not run") for one in found.proofs)
 
 
 def test_conditions_of_one_moment_are_equal() -> None:

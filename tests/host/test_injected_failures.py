@@ -23,6 +23,7 @@ Cli = Callable[..., support.Done]
 LAUNCHES = [
     ("userns", "userns", "Operation not permitted"),
     ("userns=ENOSPC", "userns-limit", "No space left on device"),
+    ("userns=off", "userns-clone", "Operation not permitted"),
     ("apparmor", "apparmor-userns", "Permission denied"),
     ("uid-map", "uid-map", "Operation not permitted"),
     ("proc", "proc", "Operation not permitted"),
@@ -30,6 +31,11 @@ LAUNCHES = [
     ("netns", "network", "Operation not permitted"),
     ("seccomp", "seccomp-busy", "Device or resource busy"),
     ("landlock", "landlock", "this kernel offers none"),
+    ("stage=uts", "uts", "Operation not permitted"),
+    ("stage=devpts", "devpts", "Operation not permitted"),
+    ("stage=cgroup", "cgroup", "Operation not permitted"),
+    ("stage=capabilities", "capabilities", "Operation not permitted"),
+    ("stage=grant", "grant", "Operation not permitted"),
 ]
 
 
@@ -38,7 +44,7 @@ def inject(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 @pytest.mark.parametrize(("asked", "cause", "why"), LAUNCHES)
-def test_a_failure_of_the_host_is_named_alike_by_probe_and_launch(
+def test_a_failure_of_the_host_has_one_cause_and_remedy_in_probe_and_launch(
     asked: str, cause: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inject(monkeypatch, asked)
@@ -50,10 +56,17 @@ def test_a_failure_of_the_host_is_named_alike_by_probe_and_launch(
     assert found is not None and found.id == cause
     assert f"{why}{injected.MARK}" in tried.claims[0].evidence
     assert known.remedy in tried.claims[0].evidence
-    with pytest.raises(Refused) as refused, harness.box():
-        pass
-    assert refused.value.next_step == known.remedy
-    assert f"{why}{injected.MARK}" in refused.value.why
+    # What the launch itself raised, which is the code of every launch.
+    assert isinstance(tried.error, Refused)
+    assert tried.error.next_step == known.remedy
+    assert f"{why}{injected.MARK}" in tried.error.why
+
+
+def test_without_ipv6_it_is_that_which_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    inject(monkeypatch, "stage=ipv6")
+    tried = probes.attempt("supervised")
+    assert tried.error is not None
+    assert causes.of_error(tried.error) == causes.BY_ID["ipv6"]
 
 
 def test_without_nf_tables_only_the_tier_that_needs_them_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 IMAGE_TIERS = ("container", "microvm")
-Asked = tuple[str, str]
-"""A profile and an image: what the tiers are weighed for."""
+Asked = tuple[str, str, str]
+"""A profile, an image, and what is cloned: what the tiers are weighed for."""
 
 
 class QuestionList(RowView[Question]):
@@ -107,7 +107,8 @@ class NewBoxScreen(Modal[BoxRow | None]):
         return QUESTIONS[self.query_one(QuestionList).index]
 
     def _asked(self, question: Question) -> Asked:
-        return self._profile or question.profile, self._value("image") if question.tier in IMAGE_TIERS else ""
+        image = self._value("image") if question.tier in IMAGE_TIERS else ""
+        return self._profile or question.profile, image, self._value("clone")
 
     def _weigh(self) -> None:
         """Asks for every reasoning that the questions need and that is not known yet."""
@@ -118,7 +119,8 @@ class NewBoxScreen(Modal[BoxRow | None]):
             self.run_worker(self._ask(asked), exit_on_error=False, group="weigh")
 
     async def _ask(self, asked: Asked) -> None:
-        request = self._source()._replace(profile=asked[0], image=asked[1])
+        profile, image, clone = asked
+        request = self._source(clone)._replace(profile=profile, image=image)
         try:
             self._known[asked] = await call(partial(self.workbench.engine.reasoning, request), "weigh tiers")
         except Exception as error:  # noqa: BLE001 (shown in the place of the reasoning)
@@ -162,7 +164,7 @@ class NewBoxScreen(Modal[BoxRow | None]):
         if field.id == "profile":
             text = field.value.strip()
             self._profile = "" if text == self.question.profile else text
-        if field.id in ("profile", "image"):
+        if field.id in ("profile", "image", "clone"):
             self._weigh()
             self._describe()
 
@@ -188,14 +190,13 @@ class NewBoxScreen(Modal[BoxRow | None]):
         found = self.query(f"#{name}")
         return found.first(Input).value.strip() if found else ""
 
-    def _source(self) -> NewBox:
-        clone = self._value("clone")
+    def _source(self, clone: str) -> NewBox:
         return NewBox(clone=clone, empty=self.workbench.repository is None and not clone)
 
     def request(self) -> NewBox:
         """What the dialog asks the engine for."""
         question = self.question
-        return self._source()._replace(
+        return self._source(self._value("clone"))._replace(
             name=self._value("name"),
             rev=self._value("from") or "HEAD",
             tier=question.tier,

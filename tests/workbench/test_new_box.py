@@ -1,0 +1,102 @@
+"""The chooser of a new box: a failure that must not happen, a tier and a profile, what this host proved."""
+
+from __future__ import annotations
+
+import threading
+
+from textual.widgets import Input
+
+from app.screens.new_box import NewBoxScreen, QuestionList
+from tests.workbench import frozen
+from tests.workbench.stage import Play, play
+from widgets.pane import BoxPane
+
+
+async def chosen(stage: Play, tier: str) -> NewBoxScreen:
+    await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
+    await stage.press("n")
+    screen = stage.app.screen
+    assert isinstance(screen, NewBoxScreen)
+    screen.query_one(QuestionList).select(tier)
+    await stage.until(lambda: screen.question.tier == tier)
+    await stage.handled(set())
+    return screen
+
+
+async def test_the_answer_is_a_tier_and_a_profile_and_a_profile_of_ones_own_stays() -> None:
+    async with play(frozen.FrozenEngine()) as stage:
+        screen = await chosen(stage, "supervised")
+        await stage.shows("tier supervised · profile agent")
+        assert (screen.request().tier, screen.request().profile) == ("supervised", "agent")
+        screen.query_one(QuestionList).select("process")
+        await stage.shows("tier process · profile default")
+        assert screen.request().profile == "default"
+        field = screen.query_one("#profile", Input)
+        field.focus()
+        field.value = "agent"
+        await stage.press("enter")
+        await stage.shows(
+            "✗ refused: net.mode: the process tier cannot hold a box to a list", "use --tier superv"
+        )
+        screen.query_one(QuestionList).select("auto")
+        await stage.shows("tier auto · profile agent", "no tier can enforce this policy here")
+        assert screen.request().profile == "agent"
+
+
+async def test_a_profile_that_is_not_there_is_said_in_the_place_of_the_reasoning() -> None:
+    async with play(frozen.FrozenEngine()) as stage:
+        screen = await chosen(stage, "process")
+        field = screen.query_one("#profile", Input)
+        field.focus()
+        field.value = "agnt"
+        await stage.press("tab")
+        await stage.shows("there is no profile agnt")
+        assert isinstance(stage.app.screen, NewBoxScreen)
+        field.focus()
+        field.value = "default"
+        await stage.press("tab")
+        await stage.shows("✓ proved, start 18 ms")
+
+
+async def test_auto_names_the_tier_that_it_takes_and_why() -> None:
+    async with play(frozen.FrozenEngine()) as stage:
+        await chosen(stage, "auto")
+        await stage.shows(
+            "tier auto → process · profile default", "the cheapest tier that can enforce every key"
+        )
+
+
+async def test_an_image_is_asked_for_only_where_one_is_run() -> None:
+    engine = frozen.FrozenEngine()
+    async with play(engine) as stage:
+        screen = await chosen(stage, "container")
+        field = screen.query_one("#image", Input)
+        await stage.until(lambda: field.parent is not None and field.parent.display and field.region.height)
+        field.focus()
+        field.value = "localhost/ci:1"
+        await stage.press("enter")
+        assert screen.request().image == "localhost/ci:1"
+        screen.query_one(QuestionList).select("process")
+        await stage.until(lambda: not field.region.height)
+        assert screen.request().image == ""
+
+
+async def test_nothing_is_weighed_before_the_host_was_probed() -> None:
+    engine = frozen.FrozenEngine()
+    asked: list[str] = []
+    go = threading.Event()
+
+    def wait(verb: str, ref: str) -> None:
+        asked.append(verb)
+        if verb == "probe":
+            go.wait(60)
+
+    engine.wait = wait
+    async with play(engine) as stage:
+        await stage.until(lambda: isinstance(stage.app.focused, BoxPane))
+        await stage.pilot.press("n")
+        await stage.until(lambda: isinstance(stage.app.screen, NewBoxScreen))
+        await stage.shows("being probed…")
+        assert "reasoning" not in asked
+        go.set()
+        await stage.shows("process ✓ 18 ms", "the cheapest tier that can enforce")

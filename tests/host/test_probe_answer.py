@@ -13,7 +13,7 @@ from backends import tiers
 from backends.engine import Engine
 from backends.host import asking, cache, claims, conditions, facts, reporting
 from backends.host.asking import Answer
-from backends.kernel import cgroups
+from backends.kernel import cgroups, landlock
 from backends.kernel.cgroups import Hierarchy
 from backends.snapshots_host import HostReport
 from tests import support
@@ -59,6 +59,14 @@ def test_a_proof_says_what_was_done_and_what_came_of_it(report: HostReport) -> N
     assert "asked for 128 MiB, 64 MiB are allowed" in said["process.memory-limit"]
 
 
+def test_the_rights_that_landlock_handled_are_told(report: HostReport) -> None:
+    said = {one.id: one.evidence for one in report.proofs}
+    assert f"ABI {landlock.abi()}: EXECUTE" in said["process.landlock"]
+    found = {one.id: one.value for one in report.facts}
+    assert found["landlock-abi"] == str(landlock.abi())
+    assert found["kernel"].startswith("Linux ")
+
+
 def test_facts_are_of_their_groups_and_prove_nothing(report: HostReport) -> None:
     idents = [one.id for one in report.facts]
     assert len(idents) == len(set(idents))
@@ -75,6 +83,7 @@ def test_an_answer_of_before_says_so_while_its_conditions_hold(
     kept: Path, report: HostReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "ask", never)
+    monkeypatch.setattr(conditions, "now", lambda: report.conditions)
     again = Engine(Path("/")).host()
     assert again.cached and again.proofs == report.proofs
     assert again.age >= 0 and again.time == report.time
@@ -103,7 +112,7 @@ def refused(words: tuple[str, ...], *_: object) -> dict[str, Answer]:
 def test_another_condition_makes_an_answer_void_and_tells_what_changed(
     kept: Path, report: HostReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = conditions.now()
+    real = report.conditions
     later = tuple((name, "6.99" if name == "kernel" else value) for name, value in real)
     monkeypatch.setattr(conditions, "now", lambda: later)
     monkeypatch.setattr(asking, "ask", refused)

@@ -48,11 +48,11 @@ def _identity(value: object) -> ProcessId | None:
 
 
 def read(paths: BoxPaths) -> Liveness:
-    """Judge by ``live.json``. A damaged file counts as none: the lock still protects the box."""
+    """Judge by ``live.json``. One damaged, or closed to us, counts as none: the lock protects the box."""
     try:
         with open(paths.live, "rb") as file:
             facts = json.loads(file.read())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, PermissionError, ValueError):
         facts = {}
     if not isinstance(facts, dict) or not facts:
         return Liveness("", None, None, {})

@@ -121,6 +121,8 @@ def load(paths: BoxPaths) -> Manifest:
             "cloche ls",
             code="no-such-box",
         ) from error
+    except PermissionError as error:
+        raise _damaged(paths, f"{error.filename} cannot be read: {error.strerror}") from error
     made = parse(paths, data)
     if time.time_ns() - seen[3] < _YOUNG:
         return made  # written to once more now, it could look the same

@@ -65,6 +65,14 @@ def entries(repository_key: str | None = None) -> list[Entry]:
     return found
 
 
+def there(paths: BoxPaths) -> bool:
+    """Whether a box lies there; also one whose folder is closed to us, so that others can be told from it."""
+    try:
+        return paths.manifest.is_file()
+    except PermissionError:
+        return True
+
+
 def find(ref: str, repository_key: str | None) -> BoxPaths:
     """The box called ``ref``: ``name`` or ``<repository key>/<name>``.
 
@@ -79,17 +87,17 @@ def find(ref: str, repository_key: str | None) -> BoxPaths:
     root = state_dir()
     if slash:
         paths = BoxPaths(root / key / name)
-        if paths.manifest.is_file():
+        if there(paths):
             return paths
         raise NoSuchBox(
             f"there is no box {ref}", f"{paths.root} holds none", "cloche ls --all", code="no-such-box"
         )
     if repository_key:
         paths = BoxPaths(root / repository_key / name)
-        if paths.manifest.is_file():
+        if there(paths):
             return paths
     others = [BoxPaths(root / k / name) for k in _folders(root) if valid_key(k)]
-    others = [paths for paths in others if paths.manifest.is_file()]
+    others = [paths for paths in others if there(paths)]
     if not others:
         raise NoSuchBox(
             f"there is no box {name}",

@@ -65,13 +65,12 @@ def command(*words: object) -> str:
 
 
 def worst_first(rows: list[Finding]) -> tuple[Finding, ...]:
-    """The host before boxes, then subjects with the worst finding first, each subject's worst first."""
+    """Subjects with the worst finding first, the host before boxes as bad, each subject's worst first."""
     worst: dict[str, int] = {}
     for row in rows:
         worst[row.subject] = min(worst.get(row.subject, 9), ORDER[row.verdict])
-    return tuple(
-        sorted(
-            rows,
-            key=lambda row: (row.subject != HOST, worst[row.subject], row.subject, ORDER[row.verdict]),
-        )
-    )
+
+    def place(row: Finding) -> tuple[int, bool, str, int]:
+        return worst[row.subject], row.subject != HOST, row.subject, ORDER[row.verdict]
+
+    return tuple(sorted(rows, key=place))

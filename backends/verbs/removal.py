@@ -146,7 +146,7 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
 
     done: list[RemovalOutcome] = []
     for paths in list(store.folders(repository_key)):
-        if not paths.manifest.exists():
+        if not store.there(paths):
             if not store.held(paths):
                 done.append(_outcome(paths.key, undo, paths, "was never finished; removed"))
             continue

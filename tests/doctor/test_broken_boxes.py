@@ -19,7 +19,7 @@ import pytest
 from backends.boxes import liveness, manifest
 from backends.boxes.layout import BoxPaths, runtime_dir, socket_path
 from backends.doctor import leftovers, room
-from backends.engine import Engine, Streams
+from backends.engine import Engine, NewBox, Streams
 from backends.evidence import journal
 from backends.kernel import cgroups
 from backends.policy import canonical
@@ -248,7 +248,11 @@ def test_a_folder_that_is_closed_to_us_is_told_and_the_others_are_looked_at(
         failed = [row for row in engine.doctor() if row.subject == box.key and row.verdict == "fail"]
         assert [row.id.rpartition(": ")[2] for row in failed] == ["owner", "manifest"]
         assert failed[0].remedy == f"chmod 700 {box.root}" and "Permission denied" in failed[1].evidence
-        assert engine.doctor("b")[-1].subject == box.key
+        assert {row.subject for row in engine.doctor("b")} == {"host", box.key}
+        other = engine.make(NewBox(name="c"))
+        rows = {row.name: row.state for row in engine.boxes()}
+        assert rows == {"b": "damaged", "c": "created"}, "the others are listed"
+        assert not any(one.box in (box.key, other.key) for one in engine.gc())
     finally:
         box.root.chmod(0o700)
 

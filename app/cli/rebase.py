@@ -20,6 +20,7 @@ def rebase(context: Context, args: argparse.Namespace) -> int:
     for path, how in done.conflicts:
         context.say(f"conflict ({visible(how)}): {visible(path)}")
     name = visible(args.box)
+    context.note("git in the box still begins at its first base: it shows what the branch gained as changes")
     if done.conflicts:
         context.note(f"solve them in the box: cloche shell {name}; then: cloche propose {name}")
     else:

@@ -83,8 +83,10 @@ APPLY_VERBS: tuple[Verb, ...] = (
         (BOX, Param(("--as",), "rebase as a script of this name; journalled", metavar="NAME")),
         "The branch and your checkout stay as they are. Files that both changed get conflict marks and are "
         "named; solve them in the box. Of a binary file that both changed the box keeps its own. The box is "
-        "idle then: a proposal is taken back. Its private Git keeps its own commits. Callers that run inside "
-        "a box are refused.",
+        "idle then: a proposal is taken back. Its private Git keeps its own commits and begins where it did: "
+        "`git status` inside shows what the branch gained as changes, while `cloche diff` shows only the "
+        "box's own. A conflict that is left unsolved is a warning of the gate. Callers that run inside a box "
+        "are refused.",
     ),
     Verb(
         "unapply",

@@ -257,6 +257,12 @@ def _check_file(rows: Rows, change: _Change, blobs: dict[str, bytes]) -> None:
         return
     if change.old is not None and change.old.oid == change.new.oid:
         return
+    marks = content.conflict_lines(old or b"", new)
+    if marks:
+        more = f", and {len(marks) - 1} more" if len(marks) > 1 else ""
+        rows.add(
+            "conflict-mark", WARNED, f"line {marks[0]} begins a conflict that was not solved{more}", path
+        )
     found = list(content.invisible_lines(old or b"", new))
     if found:
         number, names = found[0]

@@ -18,6 +18,26 @@ def is_binary(blob: bytes) -> bool:
     return b"\0" in blob[:_SNIFFED]
 
 
+def conflict_lines(old: bytes, new: bytes) -> list[int]:
+    """Numbers of the lines that ``new`` adds and that begin a conflict as Git leaves it to be solved.
+
+    A beginning counts where an end follows it (git-merge(1), HOW CONFLICTS ARE PRESENTED): a heading that is
+    underlined, or one quoted mark in a text, is none.
+    """
+    if b"<<<<<<< " not in new or b">>>>>>> " not in new:
+        return []
+    known = set(old.split(b"\n"))
+    found: list[int] = []
+    begun: list[int] = []
+    for number, line in enumerate(new.split(b"\n"), 1):
+        if line.startswith(b"<<<<<<< ") and line not in known:
+            begun.append(number)
+        elif line.startswith(b">>>>>>> ") and begun:
+            found += begun
+            begun = []
+    return found
+
+
 def invisible_lines(old: bytes, new: bytes) -> Iterator[tuple[int, str]]:
     """Line number and characters (by name) of each line that ``new`` adds and that hides something.
 

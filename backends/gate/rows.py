@@ -35,6 +35,7 @@ CHECKS: dict[str, str] = {
     "large": "no changed file is large",
     "lfs": "no pointer of Git LFS was touched",
     "binary": "no changed file is binary",
+    "conflict-mark": "no added line is a mark of a conflict that was not solved",
     "invisible-name": "no changed name holds invisible or reordering characters",
     "invisible-text": "no added line holds invisible, reordering or control characters",
 }

@@ -267,6 +267,32 @@ def test_ordinary_texts_of_the_world_are_not_invisible(world: World, text: bytes
     assert {r.verdict for r in world.checks(world.changed({b"f.txt": text}))} == {"pass"}
 
 
+CONFLICT = b"a\n<<<<<<< box\nb\n=======\nc\n>>>>>>> main\nd\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b"", CONFLICT, "line 2 begins a conflict that was not solved"),
+        (b"", CONFLICT * 2, "line 2 begins a conflict that was not solved, and 1 more"),
+        (b"", CONFLICT.replace(b"\n", b"\r\n"), "line 2 begins a conflict that was not solved"),
+        (CONFLICT, CONFLICT + b"more\n", None),
+        (b"", b"Title\n=======\n", None),
+        (b"", b"<<<<<<< is how a conflict begins\n", None),
+        (b"", b">>>>>>> a\n<<<<<<< b\n", None),
+        (b"", b"  <<<<<<< a\n  >>>>>>> b\n", None),
+    ],
+)
+def test_a_conflict_that_was_left_unsolved_is_warned_of(
+    world: World, old: bytes, new: bytes, said: str | None
+) -> None:
+    _rebased(world, {b"f.py": old})
+    rows = [row for row in world.checks(world.changed({b"f.py": new})) if row.verdict != "pass"]
+    assert [(row.id, row.path, row.reason) for row in rows] == (
+        [("conflict-mark", b"f.py", said)] if said else []
+    )
+
+
 def test_a_policy_file_shows_what_it_changes_as_settings(world: World) -> None:
     _rebased(world, {b"cloche.toml": b'[profiles.default.net]\nmode = "deny"\n'})
     rows = world.checks(world.changed({b"cloche.toml": b'[profiles.default.net]\nmode = "host"\n'}))

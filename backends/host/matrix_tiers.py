@@ -44,9 +44,9 @@ TIERS: tuple[Row, ...] = (
                 "filesystem",
                 "the grants",
                 "A root that holds the grants and nothing else; writes reach the box's own folders and write "
-                "grants. Mounts and Landlock both hold it.",
+                "grants. Mounts and Landlock both hold it. A grant of `/` is refused.",
                 ("write-outside", "absent", "mount", "inherited"),
-                ("root-bind", "home-bind", "runs-later", "host-service"),
+                ("home-bind", "runs-later", "host-service"),
                 ("denied", "landlock"),
             ),
             Cell(
@@ -62,18 +62,19 @@ TIERS: tuple[Row, ...] = (
                 "kernel",
                 "shared, filtered",
                 "The host's kernel is shared: a fault in a call that stays open is a way out. The calls of "
-                "docs/tiers.md are refused, new namespaces too.",
+                "docs/tiers.md are refused, new namespaces too. No `/proc`, `/sys` or `/dev` of the host can "
+                "be granted.",
                 ("filter", "user-namespace", "inherited"),
-                ("kernel-trees", "host-service"),
+                ("host-service",),
                 ("calls", "namespaces"),
             ),
             Cell(
                 "privilege",
                 "none",
                 "No capability and no way to a new one. Started by root it is a user of its own; started by "
-                "you it has your uid, within the root above.",
+                "you it has your uid, within the root above. A read grant reaches no socket of the host.",
                 ("capabilities", "processes", "descriptors"),
-                ("credentials", "engine-socket", "kernel-trees", "home-bind", "runs-later", "host-service"),
+                ("credentials", "home-bind", "runs-later", "host-service"),
                 ("host-process", "set-id", "tiocsti"),
             ),
             Cell(
@@ -99,7 +100,7 @@ TIERS: tuple[Row, ...] = (
                 "the grants",
                 "As `process`.",
                 ("write-outside", "absent", "mount", "inherited"),
-                ("root-bind", "home-bind", "runs-later", "host-service"),
+                ("home-bind", "runs-later", "host-service"),
                 ("denied", "landlock"),
             ),
             Cell(
@@ -116,7 +117,7 @@ TIERS: tuple[Row, ...] = (
                 "shared, filtered",
                 "As `process`: the host's kernel is shared.",
                 ("filter", "user-namespace", "inherited"),
-                ("kernel-trees", "host-service"),
+                ("host-service",),
                 ("calls", "namespaces"),
             ),
             Cell(
@@ -124,7 +125,7 @@ TIERS: tuple[Row, ...] = (
                 "none",
                 "As `process`.",
                 ("capabilities", "processes", "descriptors"),
-                ("credentials", "engine-socket", "kernel-trees", "home-bind", "runs-later", "host-service"),
+                ("credentials", "home-bind", "runs-later", "host-service"),
                 ("host-process", "set-id", "tiocsti"),
             ),
             Cell(

@@ -15,6 +15,11 @@ from backends.record import NamedTuple
 FILES, NETWORK, KERNEL, PRIVILEGE = "filesystem", "network", "kernel", "privilege"
 NAMED = 3  # things that one sentence counts up
 
+# At these tiers a read grant reaches no socket: a folder is an overlay, on whose inodes nobody listens, and a
+# socket granted by itself is not shown. A launch is refused while a write grant holds one that listens.
+NO_SOCKETS = frozenset({"process", "supervised"})
+_BOUND_LATER = "; a launch is refused while something listens there, one that is bound later is reached"
+
 
 class Deletion(NamedTuple):
     """A configuration, the columns of the matrix that it deletes, and what holds in their place."""
@@ -154,8 +159,10 @@ def _files(policy: Policy, home: str) -> Iterator[Row]:
                 yield "home-bind", key, grant, BY_ID["home-bind"].text
             for ident, places in _places(home).items():
                 held = [what for path, what in places if danger.reaches(policy, grant, path)]
-                if held:
-                    yield ident, key, grant, f"gives the box {_some(held)}"
+                guarded = policy.tier in NO_SOCKETS and ident in ("engine-socket", "host-service")
+                if held and not (guarded and key == "fs.read"):
+                    later = _BOUND_LATER if guarded else ""
+                    yield ident, key, grant, f"gives the box {_some(held)}{later}"
             if key == "fs.write":
                 yield from _written(grant, home)
 

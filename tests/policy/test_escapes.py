@@ -14,6 +14,7 @@ from tests.policy.test_canonical import EXAMPLE
 
 HOME = "/home/ada"
 SAFE = EXAMPLE._replace(
+    tier="container",
     fs=FsPolicy(("/usr", "/etc/ssl/certs"), ("/srv/cache",), ()),
     net=NetPolicy("deny", (), True, True),
     env=EnvPolicy(("LANG",), ()),
@@ -117,6 +118,16 @@ def test_one_grant_is_named_once_for_each_thing_that_it_does() -> None:
         "gives the box your SSH keys, your AWS credentials, your Azure credentials "
         f"and {len({what for _, what in danger.HOME_SECRETS}) - 3} more"
     )
+
+
+@pytest.mark.parametrize("tier", ["process", "supervised"])
+@pytest.mark.parametrize("path", ["/run/docker.sock", "/run", "/run/user/1000", "/run/dbus"])
+def test_sockets_that_a_tier_does_not_let_through_delete_nothing(tier: str, path: str) -> None:
+    sockets = {"engine-socket", "host-service"}
+    assert not sockets & set(ids(with_files(read=(path,))._replace(tier=tier)))
+    written = escapes.found(with_files(write=(path,))._replace(tier=tier), HOME)
+    (late, *_) = [one for one in written if one.id in sockets]
+    assert late.text.endswith("one that is bound later is reached")
 
 
 PLACES = [path for path, _ in danger.sensitive(HOME)] + [

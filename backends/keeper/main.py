@@ -24,7 +24,7 @@ from backends.errors import ClocheError, Refused
 from backends.keeper import protocol
 from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop
-from backends.kernel import title
+from backends.kernel import cgroups, title
 from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, close_from, prctl
 from backends.policy import canonical
 from backends.policy.model import Policy
@@ -42,6 +42,7 @@ LINGER = 300.0  # seconds after the last process of the box ended
 LINGER_VARIABLE = "CLOCHE_LINGER"
 READY_PATIENCE = 20.0  # seconds that init gets to prove its claims
 OVERLAY = "overlay"
+TIDY = 0.5  # seconds after the box is ready
 LAST_REPLIES = 1.0  # seconds that clients get to take their last replies
 
 
@@ -315,6 +316,7 @@ class _Serving:
         trace.point("keeper: ready")
         self._starter.tell(None)
         self._loop.later(0.0, _settle_down)
+        self._loop.later(TIDY, lambda: _tidy(keeper.box.cgroups, self._log))
 
     def _ended(self) -> None:
         """Nothing of the box is left: answer who waits for that, then go.
@@ -349,6 +351,14 @@ def _settle_down() -> None:
     words.load()
     gc.freeze()
     gc.enable()
+
+
+def _tidy(groups: tuple[str, ...], log: Log) -> None:
+    """What keepers that were killed left of control groups; nobody waits for it."""
+    try:
+        cgroups.sweep(groups)
+    except OSError as error:
+        log.failure("old control groups", error)
 
 
 def _filter_spec(policy: Policy, tree_provider: str) -> FilterSpec:

@@ -104,7 +104,6 @@ def create(name: str, *, procs: int | None, memory: int | None) -> Groups:
         if isinstance(where, str):
             missing.append((controller, where))
             continue
-        sweep(where.parent)
         folder = f"{where.parent}/{PREFIX}{name}"
         try:
             if folder not in folders:
@@ -149,8 +148,17 @@ def enter(groups: Groups, pid: int) -> None:
         _put(f"{folder}/cgroup.procs", pid)
 
 
-def sweep(parent: str) -> None:
-    """Removes the empty groups of boxes whose keeper was killed. A young one may be about to be entered."""
+def sweep(folders: tuple[str, ...]) -> None:
+    """Removes the empty groups beside ``folders``, of boxes whose keeper was killed.
+
+    A young one may be about to be entered. Some milliseconds where a host has many groups: for a caller whom
+    nobody waits for.
+    """
+    for parent in {os.path.dirname(folder) for folder in folders}:
+        _sweep(parent)
+
+
+def _sweep(parent: str) -> None:
     for name in os.listdir(parent):
         folder = f"{parent}/{name}"
         if not name.startswith(PREFIX):

@@ -48,9 +48,9 @@ def init(paths: BoxPaths, source_objects: Path | None, object_format: str = "sha
     """
     root = paths.quarantine
     make_skeleton(root, config(object_format), borrowed=[source_objects] if source_objects else [])
-    (root / "HEAD").write_text("ref: refs/heads/main\n")
-    (root / "info").mkdir()
-    (root / "info" / "attributes").write_bytes(ATTRIBUTES)
+    put(root, "HEAD", b"ref: refs/heads/main\n")
+    os.mkdir(f"{root}/info")
+    put(root, "info/attributes", ATTRIBUTES)
     return Git(root)
 
 
@@ -64,15 +64,26 @@ def config(object_format: str) -> str:
 def make_skeleton(root: Path, configuration: str, borrowed: list[Path]) -> None:
     """The folders and the configuration of a git directory (gitrepository-layout(5)), without its HEAD.
 
-    Written by hand: ``git init`` would copy a template folder, hooks included.
+    Written by hand: ``git init`` would copy a template folder, hooks included. What Git makes by itself when
+    it is first written to (``objects/pack``, ``refs/heads``) is left to it: each folder of a box costs at its
+    creation, at each start, where it is measured, and at its end.
     """
-    root.mkdir(mode=0o700)
-    for folder in ("objects/info", "objects/pack", "refs/heads", "refs/tags"):
-        (root / folder).mkdir(parents=True)
-    (root / "config").write_text(configuration)
+    os.mkdir(root, 0o700)
+    for folder in ("objects", "objects/info", "refs"):
+        os.mkdir(f"{root}/{folder}")
+    put(root, "config", configuration.encode())
     if borrowed:
         lines = b"".join(quote(os.fsencode(path)) + b"\n" for path in borrowed)
-        (root / "objects" / "info" / "alternates").write_bytes(lines)
+        put(root, "objects/info/alternates", lines)
+
+
+def put(root: Path, name: str, content: bytes) -> None:
+    """Write a file of a git directory that is being made."""
+    file = os.open(f"{root}/{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(file, content)
+    finally:
+        os.close(file)
 
 
 @contextmanager

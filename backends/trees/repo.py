@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from backends.boxes.layout import BoxPaths
 from backends.trees.borrowing import INSIDE_OBJECTS, OBJECTS_FILE
 from backends.trees.git import Git
-from backends.trees.quarantine import make_skeleton
+from backends.trees.quarantine import make_skeleton, put
 from backends.trees.source import object_format
 from backends.trees.values import Base
 
@@ -68,27 +68,26 @@ def make_private(
     hash_name = object_format(base.commit)
     root = paths.repo
     make_skeleton(root, _config(paths.name, hash_name), borrowed=[Path(INSIDE_OBJECTS) / "0"])
-    (root / "HEAD").write_text(f"ref: {branch(paths.name)}\n")
-    (root / "info").mkdir()
+    put(root, "HEAD", f"ref: {branch(paths.name)}\n".encode())
+    os.mkdir(f"{root}/info")
     if apart:
-        (root / "info" / "exclude").write_text(f"/{apart}\n")
+        put(root, "info/exclude", os.fsencode(f"/{apart}\n"))
     if shallow:
-        (root / "shallow").write_bytes(shallow)
+        put(root, "shallow", shallow)
     commit = base.commit if history == "full" else _root_commit(Git(root), base)
     references = {branch(paths.name): commit}
     if base.ref and not (base.ref + "/").startswith(("refs/heads/cloche/", branch(paths.name) + "/")):
         references[base.ref] = commit  # so that `git diff main` means inside what it means outside
     lines = [f"{references[ref]} {ref}\n" for ref in sorted(references)]
-    (root / "packed-refs").write_bytes(b"# pack-refs with: sorted\n" + os.fsencode("".join(lines)))
+    put(root, "packed-refs", b"# pack-refs with: sorted\n" + os.fsencode("".join(lines)))
     if written is None:
         paths.repo_work.mkdir(mode=0o700)
     else:
         from backends.trees import index
 
         index.write(root / "index", written, hash_name)
-    (paths.root / OBJECTS_FILE).write_text(
-        json.dumps({"version": OBJECTS_VERSION, "folders": [os.fspath(objects)]}, indent=1) + "\n"
-    )
+    text = json.dumps({"version": OBJECTS_VERSION, "folders": [os.fspath(objects)]}, indent=1) + "\n"
+    put(paths.root, OBJECTS_FILE, text.encode())
     if owner:
         give(root, owner)
         if written is None:
@@ -99,7 +98,7 @@ def give(root: Path, owner: tuple[int, int]) -> None:
     """Give a folder that no box has touched yet, and all in it, to ``owner``."""
     for folder, folders, files in os.walk(root):
         for name in (*folders, *files):
-            os.chown(Path(folder) / name, *owner, follow_symlinks=False)
+            os.chown(f"{folder}/{name}", *owner, follow_symlinks=False)
     os.chown(root, *owner, follow_symlinks=False)
 
 

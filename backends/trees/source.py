@@ -232,7 +232,43 @@ def base_ref(box: str) -> str:
 
 def keep(source: Source, box: str, base: Base) -> None:
     """Create ``refs/cloche/<box>/base``. ``Busy`` when it exists, so that two boxes never share one."""
-    _update(source, base_ref(box), base.commit, "0" * len(base.commit))
+    with Keeping(source, box, base) as keeping:
+        keeping.result()
+
+
+class Keeping:
+    """:func:`keep`, begun: Git is at work until :meth:`result` is asked for. To be left in the end."""
+
+    def __init__(self, source: Source, box: str, base: Base) -> None:
+        import subprocess
+
+        self._source = source
+        self._ref = base_ref(box)
+        self._args = ("update-ref", "--no-deref", self._ref, base.commit, "0" * len(base.commit))
+        self._process = git(source).start(*self._args, stdin=subprocess.DEVNULL)
+        self._said: bytes | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.held()
+
+    def held(self) -> bool:
+        """Whether the reference was made; waits for the end of it, and never raises for what Git says."""
+        if self._said is None:
+            try:
+                _, self._said = self._process.communicate(timeout=TIMEOUT)
+            except BaseException:
+                self._process.kill()
+                _, self._said = self._process.communicate()
+                raise
+        return self._process.returncode == 0
+
+    def result(self) -> None:
+        """Wait for the reference; raises as :func:`keep`."""
+        if not self.held():
+            raise _moved(self._source, self._ref, self._args, self._said or b"")
 
 
 def release(source: Source, box: str, commit: str) -> None:

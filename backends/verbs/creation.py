@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from backends import trace
@@ -36,6 +37,10 @@ class Steps:
     def __init__(self, after: Callable[[str], None] | None) -> None:
         self._after = after
         self._undo: list[Callable[[], object]] = []
+
+    def undo(self, undo: Callable[[], object]) -> None:
+        """How to take back what is being done."""
+        self._undo.append(undo)
 
     def done(self, step: str, undo: Callable[[], object] | None = None) -> None:
         """Note that ``step`` was taken."""
@@ -122,14 +127,34 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
             )
             intend(paths, manifest)
             steps.done("intent")
+            keeping = None
             if not detached:
-                sources.keep(place, paths.name, base)
-            steps.done("reference", lambda: removal.release_base(manifest))
+                # Git makes the reference while we make the files: it is there before the box is.
+                keeping = stack.enter_context(sources.Keeping(place, paths.name, base))
+                steps.undo(partial(_let_go, keeping, manifest))
+            alone = settled.policy.tier == "workspace"  # Git is at work on references there as well
+            if alone:
+                _referred(keeping, steps)
             policy = settled.policy
             files.make(paths, manifest, place, base, policy.history, policy.review.file)
+            if not alone:
+                _referred(keeping, steps)
             steps.done("files", lambda: removal.release_worktree(paths, manifest))
             commit(paths, manifest, steps)
     return paths
+
+
+def _referred(keeping: sources.Keeping | None, steps: Steps) -> None:
+    if keeping is not None:
+        keeping.result()
+    steps.done("reference")
+
+
+def _let_go(keeping: sources.Keeping, manifest: Manifest) -> None:
+    from backends.verbs import removal
+
+    if keeping.held():  # otherwise it is another box's
+        removal.release_base(manifest)
 
 
 def _place(cwd: Path) -> Source:

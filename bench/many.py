@@ -34,7 +34,7 @@ def one(stage: Stage, rounds: int) -> None:
         _weigh(stage, "memory of its init", init)
         zygote = zygotes(Path(stage.env["XDG_RUNTIME_DIR"]))
         if zygote:
-            _weigh(stage, "memory of the zygote", zygote[0])
+            _weigh(stage, "memory of the zygote", *zygote)
         else:
             stage.sampler.miss("memory of the zygote", "no zygote runs")
         engine.remove(box, force=True)
@@ -49,13 +49,13 @@ def processes(engine: Engine, box: str) -> tuple[int, int]:
 
 
 def zygotes(folder: Path) -> list[int]:
-    """What serves the zygote's socket in ``folder``: whoever holds its lock file open under that name."""
+    """The zygote of the runtime folder ``folder`` and what forks for it: whoever has a file there open."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
         try:
-            if entry.joinpath("comm").read_bytes().strip() != b"cloche-zygote":
+            if entry.joinpath("comm").read_bytes().strip() not in (b"cloche-zygote", b"cloche-forker"):
                 continue
             held = [os.readlink(link) for link in entry.joinpath("fd").iterdir()]
         except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -65,10 +65,10 @@ def zygotes(folder: Path) -> list[int]:
     return found
 
 
-def _weigh(stage: Stage, row: str, pid: int) -> int:
-    """Add the memory of one process to ``row``; 0 where it may not be looked into."""
+def _weigh(stage: Stage, row: str, *pids: int) -> int:
+    """Add the memory of processes to ``row`` as one figure; 0 where one may not be looked into."""
     try:
-        found = pss(pid)
+        found = sum(map(pss, pids))
     except PermissionError:
         stage.sampler.miss(row, "only root may look into this process: run as root to see it")
         return 0

@@ -3,12 +3,14 @@
 It has begun its launch (:class:`backends.tiers.launcher.Builder`) and gone through what a launch computes, so
 that the pages this touches are its own by now and no command waits for their copies. It knows no box, and of
 the zygote it holds a socket and the log; when the socket closes, it ends, and the process that it began.
+Where none waits, one is forked for the request and takes it at once.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable, Mapping
@@ -20,17 +22,63 @@ from backends.tiers.launcher import Builder
 
 LIMIT = 65536  # bytes of what it is told
 HIGH = 256  # its descriptors stay from here on while all others are closed
+SERVED = 3  # the descriptor that a forker is asked through
 Become = Callable[[str, Mapping[str, str], frozenset[str], list[int], Builder], NoReturn]
 
 
-class Spare:
-    """A child that waits to become a keeper. ``fds`` is how many descriptors it is given with the request."""
+class Forker:
+    """A process that does nothing but fork spares.
+
+    It is a copy of the zygote, made once all is loaded. What a process writes after it forked is no longer
+    shared with its children: whoever forks and does other things as well leaves them pages of their own that
+    they never touched, and a box's init would keep them as long as the box.
+    """
 
     def __init__(self, fds: int, become: Become) -> None:
         self._sock, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         if os.fork() == 0:
-            _wait(inner, fds, become)
+            _serve(inner, fds, become)
         inner.close()
+
+    def fileno(self) -> int:
+        """Becomes readable when the process has ended."""
+        return self._sock.fileno()
+
+    def spare(self) -> Spare:
+        """Have one forked; ``OSError`` when the process is gone."""
+        outer, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
+        with inner:
+            try:
+                socket.send_fds(self._sock, [b"fork"], [inner.fileno()])
+            except OSError:
+                outer.close()
+                raise
+        return Spare(outer)
+
+
+def _serve(inner: socket.socket, fds: int, become: Become) -> NoReturn:
+    try:
+        title.replace("cloche-forker", "cloche forker")
+        os.dup2(inner.detach(), SERVED, inheritable=False)
+        close_from(SERVED + 1)
+        asked = socket.socket(fileno=SERVED)
+        while True:
+            data, given, _, _ = socket.recv_fds(asked, 16, 1)
+            if not data:
+                break
+            if os.fork() == 0:
+                _wait(socket.socket(fileno=given[0]), fds, become)
+            for fd in given:
+                os.close(fd)
+    finally:
+        os._exit(0)
+
+
+class Spare:
+    """A child of the forker that waits to become a keeper; ``sock`` leads to it."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
 
     def take(self, root: str, environment: Mapping[str, str], intact: frozenset[str], fds: list[int]) -> bool:
         """Have it be the keeper of ``root`` from here on; False when it cannot, or is gone. Only once."""
@@ -53,13 +101,21 @@ def _wait(inner: socket.socket, fds: int, become: Become) -> NoReturn:
         os.closerange(3, HIGH)
         close_from(beyond + 1)
         with socket.socket(fileno=beyond) as told:
-            _rehearse()
+            if not _asked(told):
+                _rehearse()
             data, given, _, _ = socket.recv_fds(told, LIMIT, fds)
         if data and len(given) == fds:
             root, environment, intact = json.loads(data)
             become(root, environment, frozenset(intact), given, begun)
     finally:
         os._exit(0)
+
+
+def _asked(told: socket.socket) -> bool:
+    """Whether its request is there already: then somebody waits."""
+    poller = select.poll()
+    poller.register(told.fileno(), select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def _rehearse() -> None:

@@ -26,7 +26,7 @@ from backends.boxes.layout import BoxPaths
 from backends.keeper import address, holes, peer, protocol, surroundings
 from backends.keeper.log import Log
 from backends.keeper.main import raise_limits
-from backends.keeper.spare import HIGH, Spare
+from backends.keeper.spare import HIGH, Forker, Spare
 from backends.kernel import inotify, seccomp, title
 from backends.kernel.seccomp import FilterSpec
 from backends.kernel.syscalls import close_from
@@ -76,7 +76,7 @@ def main(name: str, listening: int) -> NoReturn:
     gc.freeze()  # what is here by now is shared with every keeper
     gc.enable()
     raise_limits()  # of the keepers and their boxes
-    zygote.run(began)
+    zygote.run(began, Forker(FDS, _become))
 
 
 class _Zygote:
@@ -94,11 +94,12 @@ class _Zygote:
         # Children are nobody's to wait for; they wait for theirs.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
-    def run(self, began: int) -> NoReturn:
+    def run(self, began: int, forker: Forker) -> NoReturn:
         """The loop; without requests the process sleeps in poll(2).
 
         ``began``: when loading began, in ns since the epoch. What changed about then may be half in memory.
         """
+        self._forker = forker
         self._loaded = loaded(began - int(SETTLED * 1e9))
         watch = inotify.create()
         # Removing a bound socket's name changes its count of links: the socket itself is still open.
@@ -107,25 +108,26 @@ class _Zygote:
         poller = select.poll()
         poller.register(self._listener.fileno(), select.POLLIN)
         poller.register(watch, select.POLLIN)
+        poller.register(forker.fileno(), select.POLLIN)  # which says nothing: its end
         going = True
         while going:
             ready = [fd for fd, _ in poller.poll(self._patience() * 1000)]
             if not ready and self._served and self._spare is None:
-                self._spare = Spare(FDS, _become)
+                self._spare = forker.spare()
                 continue
             if not ready and self._layers.due:
                 compared = self._layers.begin()
                 if compared is not None:
                     poller.register(compared, select.POLLIN)
                 continue
-            going = bool(ready)
+            going = bool(ready) and forker.fileno() not in ready
             for fd in ready:
-                if fd not in (watch, self._listener.fileno()):
+                if fd not in (watch, self._listener.fileno(), forker.fileno()):
                     poller.unregister(fd)
                     self._layers.finish(fd)
             if watch in ready:
                 os.read(watch, 1 << 16)
-                going = self._named()
+                going = self._named() and going
             if self._listener.fileno() in ready:
                 going = self._accept() and going
         if self._named():
@@ -189,14 +191,13 @@ class _Zygote:
             intact = self._layers.among(BoxPaths(Path(root)))
             trace.begin(os.environ.get(trace.VARIABLE, ""))
             spare, self._spare, self._served = self._spare, None, True
-            if spare is not None and spare.take(root, os.environ, intact, fds):
-                pass  # it goes on where it stands
-            elif os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                begun = Builder()  # before all else: see there
-                self._listener.detach()  # closed with all else that is not the keeper's
-                client.detach()
-                _become(root, os.environ, intact, fds, begun)
+            # One that was forked before goes on where it stands; of its end before that nobody told us.
+            for one in (spare, None):
+                one = one or self._forker.spare()
+                if one.take(root, os.environ, intact, fds):
+                    break
+            else:
+                raise ValueError("no keeper could be forked")
             client.sendall(protocol.encode({"ok": True}))
         finally:
             protocol.close_all(fds)
@@ -208,10 +209,9 @@ def _become(
 ) -> NoReturn:
     """Be the keeper of ``root`` from here on, as one that was started by itself."""
     try:
-        if environment is not os.environ:  # a spare's may be that of an earlier request
-            os.environ.clear()
-            os.environ.update(environment)
-            trace.begin(os.environ.get(trace.VARIABLE, ""))
+        os.environ.clear()
+        os.environ.update(environment)
+        trace.begin(os.environ.get(trace.VARIABLE, ""))
         from backends.keeper.main import serve, shown
 
         log, ready = fds

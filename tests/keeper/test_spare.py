@@ -55,6 +55,23 @@ def test_one_that_was_killed_costs_nobody_a_keeper(box: BoxPaths, zygote: int, h
     assert forked(box, zygote)
 
 
+def test_a_forker_that_was_killed_takes_its_zygote_along_and_costs_nobody_a_keeper(
+    box: BoxPaths, zygote: int
+) -> None:
+    os.kill(zygotes.forker(zygote), signal.SIGKILL)
+    wait_until(lambda: gone(zygote), "its zygote is gone")
+    with boxes.started(box) as keeper:
+        assert sh(keeper, "echo works").out == b"works\n"
+        assert zygotes.origin(zygotes.keeper_of(box)) == zygotes.only() != zygote
+
+
+def test_a_forker_holds_nothing_but_a_socket_and_the_log(zygote: int) -> None:
+    held = zygotes.descriptors(zygotes.forker(zygote), "box")
+    assert sorted(held) == [0, 1, 2, 3]
+    assert held[0] == "/dev/null" and held[3] == "socket:"
+    assert held[1] == held[2] and held[1].endswith(".log")
+
+
 def test_it_ends_with_its_zygote_and_what_it_began_ends_with_it(zygote: int) -> None:
     spare = zygotes.spare(zygote)
     wait_until(lambda: len(zygotes.children(spare)) == 1, "its launch is begun")

@@ -85,7 +85,7 @@ def test_a_forked_keeper_is_as_one_that_started_by_itself(
     with boxes.started(one) as keeper:
         keeper.call("hello")
         pid = zygotes.keeper_of(one)
-        assert zygotes.parent(pid) == zygote and (pid == waiting) is spare
+        assert zygotes.origin(pid) == zygote and (pid == waiting) is spare
         from_zygote = zygotes.portrait(pid, "box1")
         spaces = zygotes.namespaces(pid)
         init_from_zygote = zygotes.portrait(zygotes.init_of(one), "box1") if os.geteuid() == 0 else {}
@@ -93,7 +93,7 @@ def test_a_forked_keeper_is_as_one_that_started_by_itself(
     with boxes.started(other) as keeper:
         keeper.call("hello")
         pid = zygotes.keeper_of(other)
-        assert zygotes.parent(pid) != zygote
+        assert zygotes.origin(pid) != zygote
         alone = zygotes.portrait(pid, "box2")
         assert spaces == zygotes.namespaces(pid)
         init_alone = zygotes.portrait(zygotes.init_of(other), "box2") if os.geteuid() == 0 else {}
@@ -190,7 +190,7 @@ def test_a_changed_source_file_ends_it_and_the_keeper_starts_by_itself(
     monkeypatch.setattr(start, "SCRIPT", copy / "keeper" / "__main__.py")
     with boxes.started(box):
         pid = only()
-        assert zygotes.parent(zygotes.keeper_of(box)) == pid
+        assert zygotes.origin(zygotes.keeper_of(box)) == pid
     file = copy / "keeper" / "recorder.py"
     before = file.stat()
     file.write_bytes(file.read_bytes()[:-1] + b"\n")
@@ -231,7 +231,7 @@ def test_a_socket_in_place_of_its_own_is_not_removed(zygote: int) -> None:
 
 def test_keepers_outlive_it(box: BoxPaths, zygote: int) -> None:
     with boxes.started(box) as keeper:
-        assert zygotes.parent(zygotes.keeper_of(box)) == zygote
+        assert zygotes.origin(zygotes.keeper_of(box)) == zygote
         os.kill(zygote, signal.SIGKILL)
         wait_until(lambda: gone(zygote), "it is gone")
         assert sh(keeper, "echo lives").out == b"lives\n"

@@ -89,7 +89,7 @@ def test_a_keeper_has_what_its_starter_was_given(box: BoxPaths, zygote: int, nam
     zygotes.start_changed(box, change)
     pid = zygotes.keeper_of(box)
     assert look(pid) == wanted
-    assert zygotes.parent(pid) != zygote
+    assert zygotes.origin(pid) != zygote
     boxes.stop(box)
     assert look(zygote) == before
     assert forked(box, zygote), "who has the first surroundings still gets the first zygote"
@@ -107,7 +107,7 @@ def test_another_namespace_s_keeper_stays_in_it(box: BoxPaths, zygote: int, kind
     zygotes.start_changed(box, change)
     pid = zygotes.keeper_of(box)
     assert os.readlink(f"/proc/{pid}/ns/{kind}") == seen.read_text()
-    assert zygotes.parent(pid) != zygote
+    assert zygotes.origin(pid) != zygote
     boxes.stop(box)
 
 

@@ -79,20 +79,31 @@ def spare(pid: int) -> int:
     return _spares(pid)[0]
 
 
+def forker(pid: int) -> int:
+    """The process that forks for the zygote ``pid``."""
+    (found,) = [child for child in children(pid) if _name(child) == "cloche-forker"]
+    return found
+
+
+def origin(keeper: int) -> int:
+    """The zygote that a keeper was forked for, or whatever stands in its place."""
+    return parent(parent(keeper))
+
+
 def keepers(pid: int) -> list[int]:
-    """Children of a zygote but its spare, zombies too."""
-    return [child for child in children(pid) if child not in _spares(pid)]
+    """What was forked for a zygote but its spare, zombies too."""
+    return [child for child in children(forker(pid)) if child not in _spares(pid)]
 
 
 def _spares(pid: int) -> list[int]:
-    found = []
-    for child in children(pid):
-        try:
-            if Path(f"/proc/{child}/comm").read_text() == "cloche-spare\n":
-                found.append(child)
-        except OSError:
-            continue  # gone meanwhile
-    return found
+    return [child for child in children(forker(pid)) if _name(child) == "cloche-spare"]
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    except OSError:
+        return ""  # gone meanwhile
 
 
 def keeper_of(paths: BoxPaths) -> int:
@@ -222,7 +233,7 @@ def forked(box: BoxPaths, pid: int) -> bool:
     """Start the box; whether the zygote ``pid`` forked its keeper."""
     with boxes.started(box) as keeper:
         assert sh(keeper, "echo works").out == b"works\n"
-        return parent(keeper_of(box)) == pid
+        return origin(keeper_of(box)) == pid
 
 
 def gone(pid: int) -> bool:

@@ -103,4 +103,6 @@ def _answer(data: bytes, took: float) -> Answer:
         return Answer(None, "the process that tries it ended without an answer", took)
     if not isinstance(document, dict):
         return Answer(None, "the process that tries it gave an answer of another form", took)
+    if "fault" in document:
+        return Answer(None, f"the process that tries it failed: {document['fault']}", took)
     return Answer(document, "", took)

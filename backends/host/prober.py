@@ -2,7 +2,7 @@
 
 Its caller may be a workbench of many threads, in which nobody should fork, and it can end what hangs. Prints
 one JSON document: of a tier ``claims`` and ``error`` (as :meth:`ClocheError.as_dict`, or null), of the word
-``tools`` the list ``facts``.
+``tools`` the list ``facts``, and where this program itself failed ``fault``.
 """
 
 from __future__ import annotations
@@ -32,4 +32,12 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     # Asked to end, it still ends the box that it tries, and removes what that leaves.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    sys.exit(main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))
+    try:
+        sys.exit(main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))
+    except Exception as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
+        at = error.__traceback__
+        while at and at.tb_next:
+            at = at.tb_next
+        place = f"{Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}" if at else "?"
+        print(json.dumps({"fault": f"{type(error).__name__} in {place}: {error}"}))
+        sys.exit(1)

@@ -160,6 +160,13 @@ def test_a_tier_that_hangs_is_ended_in_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert answer.why == "no answer within 0.6 s (injected)"
 
 
+def test_a_prober_that_fails_says_why() -> None:
+    answer = asking.ask(("nosuch",))["nosuch"]
+    assert answer.document is None
+    assert answer.why.startswith("the process that tries it failed: UsageError in __init__.py:")
+    assert "there is no tier nosuch" in answer.why
+
+
 def test_an_injected_answer_is_shown_as_one_and_never_kept(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,8 @@ the first failure that you could not accept.
 | a dependency roams the file system | `process` |
 | something talks to a host that nobody listed | `supervised` |
 
-`cloche probe` starts a minimal box of each tier and shows what its own init proved on this host;
+`cloche probe` starts a minimal box of each tier and shows what was proved in it on this host
+([probe.md](probe.md));
 `cloche status BOX` shows what one box received, value by value. A tier that cannot be had here is refused
 by name, with the remedy: nothing is ever weaker in silence.
 """

@@ -65,3 +65,4 @@ class Matrix(NamedTuple):
     box: str  # key of the box that it is about, "" for the host's
     tried: float  # when the proofs were run, seconds since the epoch; 0.0: they were not
     cached: bool  # they are those of an earlier run, under the same conditions
+    injected: tuple[str, ...] = ()  # failures that were asked for: such proofs are not this host's

@@ -43,6 +43,7 @@ def matrix(context: Context, args: argparse.Namespace) -> int:
             rows=found.rows,
             tried=found.tried,
             cached=found.cached,
+            injected=found.injected,
             projects=None,
         )
     elif found.box:
@@ -125,7 +126,7 @@ def _when(found: Matrix) -> str:
 def _projects(context: Context) -> int:
     found = context.engine.projects()
     if context.json:
-        context.document(box="", columns=[], rows=[], tried=0.0, cached=False, projects=found)
+        context.document(box="", columns=[], rows=[], tried=0.0, cached=False, injected=[], projects=found)
         return 0
     from backends.host.matrix import NAMES
 

@@ -24,6 +24,7 @@ MATRIX_VERBS: tuple[Verb, ...] = (
             ),
             Field("tried", "number", "when this host's proofs were run, seconds since the epoch"),
             Field("cached", "boolean", "they are those of an earlier run under the same conditions"),
+            Field("injected", "list", "failures that were asked for by CLOCHE_INJECT"),
             Field(
                 "projects",
                 "list or null",

@@ -127,6 +127,10 @@ class MatrixScreen(WorkbenchScreen):
             parts = line(("fleet › ", "quiet"), (what, "title"))
         if self.found is not None and self.found.cached:
             parts = line(*parts, ("  proofs of an earlier run", "quiet"))
+        if self.found is not None and self.found.injected:
+            parts = line(
+                *parts, ("  failures injected: ", "look"), *runs(", ".join(self.found.injected), "look")
+            )
         self.query_one(Header).show(parts, self.workbench.host_truth)
 
     # ------------------------------------------------------------ the person

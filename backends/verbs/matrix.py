@@ -24,7 +24,7 @@ def show(paths: BoxPaths | None, key: str, report: HostReport) -> Matrix:
     claims = report.claims()
     if paths is None:
         rows = matrix.rows(claims, tiers.MODULES)
-        return Matrix(COLUMNS, rows, "", report.time, report.cached)
+        return Matrix(COLUMNS, rows, "", report.time, report.cached, report.injected)
     manifest = load(paths)
     policy = canonical.decode(paths.policy.read_bytes())
     sources = decode_sources(paths.sources.read_bytes()) if paths.sources.exists() else {}
@@ -33,7 +33,7 @@ def show(paths: BoxPaths | None, key: str, report: HostReport) -> Matrix:
     if manifest.tier == "container" and paths.root.stat().st_uid == 0:
         deleted += (escapes.rootful(),)
     row = matrix.of_box(manifest.tier, _launched(paths), deleted, claims, _network(policy))
-    return Matrix(COLUMNS, (row,), key, report.time, report.cached)
+    return Matrix(COLUMNS, (row,), key, report.time, report.cached, report.injected)
 
 
 def _network(policy: Policy) -> str:

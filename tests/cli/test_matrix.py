@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.support import Done
 
 Cli = Callable[..., Done]
@@ -82,6 +84,19 @@ def test_other_products_are_listed_with_their_pages(cli: Cli) -> None:
     value = json.loads(cli("matrix", "--projects", "--json").out)
     assert [one["name"] for one in value["projects"]] == names
     assert all(one["read"] for one in value["projects"])
+
+
+def test_a_failure_that_was_asked_for_unmarks_its_tier_and_is_told(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOCHE_INJECT", "landlock")
+    done = cli("matrix", "--json")
+    assert "landlock" in done.err
+    value = json.loads(done.out)
+    row = next(row for row in value["rows"] if row["id"] == "process")
+    assert row["state"] == "failed"
+    assert {cell["result"] for cell in row["cells"]} == {"", "not run"}
+    assert [one.partition("=")[0] for one in value["injected"]] == ["landlock"]
 
 
 def test_projects_are_not_asked_of_a_box(cli: Cli) -> None:

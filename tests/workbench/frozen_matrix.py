@@ -53,7 +53,7 @@ class FrozenMatrix:
             return Matrix(COLUMNS, rows, "", 1.0, False)
         claims = tuple(Claim(ident, text, "proved", "refused", 0.001) for ident, text in CLAIMS)
         row = matrix.of_box("process", claims, DELETED, self.matrix_claims, "the host's")
-        return Matrix(COLUMNS, (row,), ref, 1.0, True)
+        return Matrix(COLUMNS, (row,), ref, 1.0, True, ("hang=process",))
 
     def projects(self) -> tuple[Project, ...]:
         return PROJECTS

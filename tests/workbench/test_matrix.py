@@ -96,6 +96,7 @@ async def test_a_box_shows_its_own_row_and_what_deletes_a_cell(size: tuple[int, 
         )
         assert "kernel shared, filtered ✓ proved" in told(screen)
         assert "proofs of an earlier run" in stage.header()
+        assert "failures injected: hang=process" in stage.header()
         assert not screen.query_one(MatrixView).display
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from backends.boxes import store
 from backends.boxes.layout import BoxPaths, repository_key, socket_path, state_dir
 from backends.boxes.manifest import Manifest, write_atomically
 from backends.doctor.rows import Box, Voice, command
 from backends.errors import Busy, ClocheError
+from backends.policy import canonical
 from backends.snapshots import Finding
 from backends.trees import source, worktree
 from backends.trees.names import quote
@@ -46,6 +48,7 @@ def belongs_here(manifest: Manifest, here: Source) -> bool:
 def _near(box: Box) -> list[Source]:
     places = [box.here] if box.here is not None else []
     old = Path(box.manifest.repository or box.manifest.git_dir)
+    granted = _granted()
     seen = 0
     for above in list(old.parents)[:UP]:
         if len(above.parts) < 2:
@@ -58,11 +61,29 @@ def _near(box: Box) -> list[Source]:
             seen += 1
             if seen > MOST:
                 return places
+            real = Path(os.path.realpath(folder))
+            if any(real.is_relative_to(one) or one.is_relative_to(real) for one in granted):
+                continue
             if (folder / ".git").exists() or (folder / "HEAD").is_file():
                 places += _at(folder)
         if entries and above == old.parent:
             break
     return places
+
+
+def _granted() -> set[Path]:
+    """Folders that some box may write: a repository there could be one that a box made to be found.
+
+    Whoever stands in it chose it; it is never chosen for them.
+    """
+    found = {state_dir()}
+    for paths in store.folders():
+        try:
+            policy = canonical.decode(paths.policy.read_bytes())
+        except (ClocheError, OSError):
+            continue  # such a box does not start
+        found |= {Path(os.path.realpath(one)) for one in policy.fs.write}
+    return found
 
 
 def _at(folder: Path) -> list[Source]:

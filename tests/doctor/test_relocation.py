@@ -126,6 +126,20 @@ def test_two_copies_are_a_persons_choice(engine: Engine, repo: Path, box: BoxPat
     assert str(repo.with_name("left")) in found.evidence and str(repo.with_name("right")) in found.evidence
 
 
+def test_a_repository_that_a_box_could_have_made_is_never_chosen(
+    engine: Engine, repo: Path, look: Look
+) -> None:
+    shared = repo.with_name("shared")
+    shared.mkdir()
+    (repo / "cloche.toml").write_text(f'[profiles.default.fs]\nwrite = ["{shared}"]\n')
+    box = engine.make(NewBox(name="b"))
+    subprocess.run(["cp", "-a", f"{repo}/.", shared], check=True)  # its reference and its objects too
+    repo.rename(repo.parent / "gone.away")
+    support.git(repo.parent / "gone.away", "update-ref", "-d", "refs/cloche/b/base")
+    found = look(box)["base"]
+    assert not found.fix and "DIR" in found.remedy and str(shared) not in found.evidence
+
+
 def test_another_repository_at_the_old_place_is_not_taken_for_it(
     engine: Engine, repo: Path, box: BoxPaths, look: Look
 ) -> None:

@@ -130,7 +130,7 @@ def test_a_proposal_with_rejected_parts_is_not_applied_whole(engine: Engine, rep
     assert done.code == 3 and json.loads(done.err)["code"] == "nothing-accepted"
     assert support.git(repo, "rev-parse", "main") == tip
     assert cli("accept", "b", "--all").code == 0
-    assert cli("apply", "b", "--as", "t").code == 0
+    assert cli("apply", "b", "--as", "t", "--acknowledge", "all").code == 0
     assert support.git(repo, "rev-parse", "main") != tip
 
 

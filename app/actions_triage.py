@@ -47,8 +47,8 @@ TRIAGE: tuple[Action, ...] = (
         "doctor",
         "exclamation_mark",
         "doctor",
-        "Look whether the host and every box keep their promises, worst first",
-        ("fleet",),
+        "Look whether the host and every box keep their promises, worst first; from a box, at it first",
+        ("fleet", "box"),
     ),
     Action(
         "visit",

@@ -40,6 +40,7 @@ from app.workers.calls import call
 from app.workers.publisher import BoxesFailed, BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
 from backends.boxes.layout import state_dir
 from backends.engine import Engine
+from backends.errors import ClocheError
 from backends.snapshots import BoxRow, BoxView, Claim
 from themes.palettes import DEFAULT, THEMES, WITHOUT_COLOR
 from widgets.ink import Line
@@ -136,7 +137,11 @@ class Workbench(App[int], inherit_bindings=False):
         self._show_headers()
 
     async def _probe(self) -> None:
-        self.claims = await call(self.engine.probe, "the host is being probed", whole=True)
+        try:
+            self.claims = await call(self.engine.probe, "the host is being probed", whole=True)
+        except ClocheError as error:
+            self.claims = ()  # whoever needs to know more asks, and is told the same
+            self.show_error(error)
         self.host_truth = host_truth(self.claims)
         self._show_headers()
         for screen in self.screen_stack:

@@ -274,6 +274,11 @@ class BoxScreen(BoxVerbs, RuleVerbs):
     def do_policy(self) -> None:
         self.show_tab("policy")
 
+    def do_doctor(self) -> None:
+        from app.screens.doctor import TriageScreen
+
+        self.app.push_screen(TriageScreen(at=self.row.key))
+
     def do_matrix(self) -> None:
         from app.screens.matrix import MatrixScreen
 

@@ -51,8 +51,10 @@ class TriageScreen(WorkbenchScreen):
             super().__init__()
             self.what = what
 
-    def __init__(self, bundle: Triage | None = None, name: str = "") -> None:
+    def __init__(self, bundle: Triage | None = None, name: str = "", *, at: str = "") -> None:
+        """``at``: the key of the box whose worst finding is selected at first."""
         super().__init__()
+        self._at = at
         self.bundle = bundle
         self.name_of_bundle = name
         self.findings: tuple[Finding, ...] = ()
@@ -146,6 +148,10 @@ class TriageScreen(WorkbenchScreen):
         self.findings, self.proofs = worst_first(found[0]), found[1]
         self._ended()
         self._fill()
+        first = next((row for row in self.rows.rows if row.subject == self._at), None)
+        if first is not None:
+            self.rows.select(self.rows.key_of(first))
+        self._at = ""
 
     def _fill(self) -> None:
         rows = self.rows

@@ -7,6 +7,7 @@ import threading
 from textual.widgets import Input
 
 from app.screens.new_box import NewBoxScreen, QuestionList
+from backends.errors import UsageError
 from tests.workbench import frozen
 from tests.workbench.stage import Play, play
 from widgets.pane import BoxPane
@@ -79,6 +80,23 @@ async def test_an_image_is_asked_for_only_where_one_is_run() -> None:
         screen.query_one(QuestionList).select("process")
         await stage.until(lambda: not field.region.height)
         assert screen.request().image == ""
+
+
+async def test_a_probe_that_cannot_be_made_is_told_and_does_not_keep_the_dialog_waiting() -> None:
+    engine = frozen.FrozenEngine()
+
+    def wait(verb: str, ref: str) -> None:
+        if verb in ("probe", "reasoning"):
+            raise UsageError(
+                "CLOCHE_INJECT asks for what cannot be injected", "x", "one of userns", code="bad"
+            )
+
+    engine.wait = wait
+    async with play(engine) as stage:
+        await stage.shows("asks for what cannot be injected")
+        await stage.press("enter")
+        await chosen(stage, "process")
+        await stage.until(lambda: stage.text().count("CLOCHE_INJECT asks for what cannot be injected") == 1)
 
 
 async def test_nothing_is_weighed_before_the_host_was_probed() -> None:

@@ -346,6 +346,22 @@ def test_a_row_fits_whatever_its_texts_are() -> None:
             assert width_of(line) <= width
 
 
+async def test_from_a_box_its_own_worst_finding_is_selected() -> None:
+    async with play(frozen.FrozenEngine()) as stage:
+        await stage.until(lambda: stage.app.screen.focused is not None)
+        row = next(row for row in frozen.FLEET if row.key == LOST)
+        stage.app.open_box(row)
+        await stage.until(lambda: isinstance(stage.app.screen, BoxScreen))
+        await stage.press("exclamation_mark")
+        await stage.until(lambda: isinstance(stage.app.screen, TriageScreen) and stage.app.screen.findings)
+        screen = stage.app.screen
+        assert isinstance(screen, TriageScreen)
+        await stage.until(lambda: screen.rows.selected and screen.rows.selected.id == f"{LOST}: keeper")
+        await stage.shows("cloche stop bench-io")
+        await stage.press("escape")
+        await stage.until(lambda: isinstance(stage.app.screen, BoxScreen))
+
+
 @pytest.mark.flow
 async def test_a_killed_keeper_is_found_repaired_and_found_well(repo: Path) -> None:
     engine = Engine(repo)
@@ -368,6 +384,7 @@ async def test_a_killed_keeper_is_found_repaired_and_found_well(repo: Path) -> N
         assert next(row for row in screen.findings if row.id == "process").verdict == "ok"
         await at(stage, screen, key, found.id)
         await stage.until(lambda: found.remedy in " ".join(detail(screen).split()))
+        assert {row.subject for row in engine.doctor(boxes=False)} == {"host"}
         engine.stop(key)
         await stage.press("r")
         await stage.until(

@@ -47,7 +47,7 @@ def ask(
     answers: dict[str, Answer] = {}
     poll = select.poll()
     running: dict[int, tuple[str, subprocess.Popen[bytes], bytearray]] = {}
-    began = time.monotonic()
+    began, told = time.monotonic(), -1
     variables = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     try:
         for word in words:
@@ -63,7 +63,8 @@ def ask(
             running[child.stdout.fileno()] = (word, child, bytearray())
             poll.register(child.stdout.fileno(), select.POLLIN)
         while running and (left := began + patience - time.monotonic()) > 0:
-            if progress:
+            if progress and len(running) != told:
+                told = len(running)
                 progress(f"trying {', '.join(_SHOWN.get(word, word) for word, _, _ in running.values())}")
             for fd, _ in poll.poll(left * 1000):
                 word, child, data = running[fd]

@@ -293,7 +293,9 @@ class ApplyOutcome(NamedTuple):
     partial: bool = False  # the accepted part alone; the rest is in the box, which is idle again
     accepted: int = 0  # lines and parts of the proposal that the commit takes
     left: int = 0  # and those that it does not
-    combination: str = ""  # of a part: NOT_RUN, or RAN with the exit of what was tried on exactly this tree
+    combination: str = (
+        ""  # of a part or a merge: NOT_RUN, or RAN with the exit of what was tried on this tree
+    )
     commits: tuple[str, ...] = ()  # ids of the box's commits that were kept, oldest first
 
 

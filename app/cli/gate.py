@@ -149,7 +149,9 @@ def _plan_lines(review: ReviewView, plan: ApplyPlan) -> list[str]:
     if plan.partial:
         counts = f"{plan.accepted} accepted, {plan.left} left in the box; {plan.combination}"
     else:
-        counts = diff_size(review.snapshot.stat)
+        counts = diff_size(review.snapshot.stat) + (
+            f"; merged: {plan.combination}" if plan.combination else ""
+        )
     lines = [
         f"apply box {visible(review.row.name)} to branch {visible(_short(plan.branch))} {at}",
         f"  snapshot {plan.snapshot}",
@@ -264,6 +266,8 @@ def apply(context: Context, args: argparse.Namespace) -> int:
     if done.partial:
         context.say(f"{done.accepted} accepted, {done.left} left; {done.combination}")
         context.note(f"the rest is in the box: cloche diff {args.box}")
+    elif done.combination:
+        context.say(f"merged: {done.combination}")
     if done.commits:
         context.say(
             f"{len(done.commits)} commits of the box are kept as they are; their authors are its claim"

@@ -5,7 +5,10 @@ from __future__ import annotations
 from app.cli.vocabulary import BOX, BOX_FIELD, Field, Param, Verb
 
 _COMBINATION = Field(
-    "combination", "string", "`combination not run` for a part: what ran in the box had the rest beside it"
+    "combination",
+    "string",
+    "`combination not run` for a part and for a merge: what ran in the box had the rest beside it, or not "
+    "what the branch gained; `combination ran, exit N` where exactly that was tried; else empty",
 )
 _AMOUNT = (
     Field("partial", "boolean", "only what was accepted is taken"),

@@ -83,12 +83,14 @@ def plan_paragraphs(review: ReviewView, plan: ApplyPlan) -> list[Paragraph]:
                 (f"{plan.accepted} accepted", "strong"),
                 (f"  {plan.left} left: they stay in the box, which goes on with them", "look"),
             ),
-            said("", *_combination(plan.combination)),
+            said("", *_combination(plan.combination, "what ran had the rest beside it")),
         ]
     else:
         files = "1 file  " if stat.files == 1 else f"{stat.files} files  "
         change = line(files, (f"+{stat.added}", "added"), " ", (f"-{stat.deleted}", "removed"))
         rows.append(said("takes", ("all of it  ", "strong"), change))
+        if plan.combination:
+            rows.append(said("", *_combination(plan.combination, "it ran without what the branch gained")))
     digest = visible(review.policy_digest)
     rows += [
         said("snapshot", (plan.snapshot, "accent")),
@@ -100,10 +102,10 @@ def plan_paragraphs(review: ReviewView, plan: ApplyPlan) -> list[Paragraph]:
     return rows
 
 
-def _combination(told: str) -> Line:
+def _combination(told: str, why: str) -> Line:
     """Whether exactly what is taken ever ran; where it did, with which end."""
     if not told.startswith(RAN):
-        return line((told, "look strong"), (": what ran had the rest beside it; T tries it", "look"))
+        return line((told, "look strong"), (f": {why}; T tries it", "look"))
     return line(
         (told, "live strong" if told == f"{RAN}, exit 0" else "look strong"), (": it was tried", "quiet")
     )

@@ -77,6 +77,8 @@ class ApplyVerbs(WorkbenchScreen):
         told = f"{short(done.branch)} is now {done.new[:10]} ({done.mode})"
         if done.partial:
             told += f"; {done.accepted} accepted, {done.left} left in the box; {done.combination}"
+        elif done.combination:
+            told += f"; merged: {done.combination}"
         self.notify(visible(told), title="applied", markup=False, timeout=10)
         for note in done.notes:
             self.notify(visible(note), severity="warning", markup=False, timeout=15)

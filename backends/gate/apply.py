@@ -90,9 +90,10 @@ def apply(
     }  # fmt: skip
     if part is not None:
         facts |= {
-            "accepted": part.accepted, "left": part.left, "combination": now.combination,
-            "decisions": part.decisions, "part": part.tree,
+            "accepted": part.accepted, "left": part.left, "decisions": part.decisions, "part": part.tree,
         }  # fmt: skip
+    if now.combination:
+        facts["combination"] = now.combination
     kept = tuple(commit.id for commit in now.commits)
     if kept:
         facts |= {"commits": list(kept), "identity": CLAIMED}
@@ -234,7 +235,7 @@ def plan(paths: BoxPaths, source: Source, snapshot: SnapshotInfo, request: Reque
         part is not None,
         part.accepted if part is not None else total,
         part.left if part is not None else 0,
-        tried.combination(result.tree, request.tried) if part is not None else "",
+        tried.combination(result.tree, request.tried) if part is not None or result.tree != tree else "",
         rows,
         () if top else said.trailers,
         f"{top.author} <{top.author_email}>"

@@ -159,6 +159,22 @@ def test_all_of_it_is_tried_where_nothing_was_decided(engine: Engine) -> None:
     assert view.combination == "whole" and view.tried[0].whole and view.tried[0].fits
 
 
+def test_all_of_it_merged_onto_another_tip_is_a_combination_that_did_not_run(
+    engine: Engine, repo: Path
+) -> None:
+    assert engine.plan_apply("b", as_name="t").combination == ""
+    (repo / "later").write_text("later\n")
+    support.git(repo, "add", "later")
+    support.git(repo, "commit", "-q", "-m", "later")
+    assert attempt(engine, "true")[0] == 0  # on its base
+    assert engine.plan_apply("b", as_name="t").combination == "combination not run"
+    assert attempt(engine, "exit 3", onto_tip=True)[0] == 3
+    done = engine.apply("b", as_name="t", part=True)
+    assert (done.partial, done.combination) == (False, "combination ran, exit 3")
+    (record,) = [one.data for one in engine.journal("b") if one.kind == "apply"]
+    assert record["combination"] == "combination ran, exit 3"
+
+
 def test_it_is_tried_on_the_tip_of_today(engine: Engine, repo: Path) -> None:
     accept(engine, b"one")
     (repo / "later").write_text("later\n")
@@ -385,6 +401,7 @@ def test_what_a_killed_try_leaves_is_gone_after_gc(engine: Engine, repo: Path, n
     try:
         support.wait_until(lambda: ready.read_bytes() == b"up\n", "the command runs", timeout=60)
         assert engine.gc() == () or all("try" not in row.box for row in engine.gc()), "its maker lives"
+        support.wait_until(lambda: support.catches(process.pid, signal.SIGTERM), "it passes signals on")
         process.send_signal(number)
         process.wait(60)
     finally:

@@ -25,7 +25,7 @@ from backends.values import Claim
 
 PROVED, FAILED = "proved", "failed"
 PATIENCE = 10.0  # seconds for all proofs
-EACH = 5.0  # seconds for one of them: a proof that hangs is one that failed
+EACH = 8.0  # seconds for one of them: a proof that hangs is one that failed, and is named
 _NOBODYS_HOST = ("192.0.2.1", 9)  # TEST-NET-1 of RFC 5737, discard
 
 

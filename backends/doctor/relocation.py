@@ -97,7 +97,7 @@ def _at(folder: Path) -> list[Source]:
 def finding(box: Box, *, another: bool = False) -> Finding:
     """The source repository is not where it was: where to, and how the box follows."""
     voice, known = Voice(box.paths.key, "base"), box.manifest
-    places = candidates(box)
+    places = _meant(box, candidates(box))
     gone = f"{known.git_dir} {'is another repository now' if another else 'is gone'}"
     if not places:
         text = "the source repository is not where it was"
@@ -186,16 +186,21 @@ def _chosen(box: Box) -> Source:
         place = Source(known.repository, known.git_dir, known.git_dir)
         if source.tip(place, source.base_ref(known.name)) == known.base:
             return place
-    places = candidates(box)
-    here = [one for one in places if box.here is not None and one.common_dir == box.here.common_dir]
-    if len(places) != 1 and not here:
+    places = _meant(box, candidates(box))
+    if len(places) != 1:
         raise Busy(
             f"box {box.paths.name} cannot follow its repository",
             f"{len(places)} repositories hold its reference",
             "go into the one that is meant and run: " + command("cloche", "doctor", box.paths.key, "--fix"),
             code="ambiguous",
         )
-    return (here or list(places))[0]
+    return places[0]
+
+
+def _meant(box: Box, places: tuple[Source, ...]) -> tuple[Source, ...]:
+    """Of several repositories that fit, the one that the caller stands in."""
+    here = tuple(one for one in places if box.here is not None and one.common_dir == box.here.common_dir)
+    return here or places
 
 
 def _move(paths: BoxPaths, target: BoxPaths) -> None:

@@ -124,6 +124,9 @@ def test_two_copies_are_a_persons_choice(engine: Engine, repo: Path, box: BoxPat
     found = look(box)["base"]
     assert not found.fix and "several" in found.text
     assert str(repo.with_name("left")) in found.evidence and str(repo.with_name("right")) in found.evidence
+    (done,) = Engine(repo.with_name("right")).repair((found._replace(fix="relocate"),), "ada")
+    assert done.done, "the one that one stands in is meant"
+    assert manifest.load(below(repo.with_name("right"), "b")).repository == str(repo.with_name("right"))
 
 
 def test_a_repository_that_a_box_could_have_made_is_never_chosen(

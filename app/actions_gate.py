@@ -104,14 +104,6 @@ GATE: tuple[Action, ...] = (
         reason=_decide,
     ),
     Action(
-        "undo",
-        "z",
-        "undo",
-        "Take the last decision back; comments and marks have keys of their own",
-        ("gate",),
-        reason=_undo,
-    ),
-    Action(
         "apply",
         "P",
         "apply",
@@ -127,6 +119,14 @@ GATE: tuple[Action, ...] = (
         "Request changes: what you said goes where the agent reads it, and the box goes on",
         ("gate",),
         reason=_request,
+    ),
+    Action(
+        "undo",
+        "z",
+        "undo",
+        "Take the last decision back; comments and marks have keys of their own",
+        ("gate",),
+        reason=_undo,
     ),
     Action(
         "try",

@@ -23,6 +23,7 @@ from backends.gate.commits.values import (
     MOST_BYTES,
     MOST_COMMITS,
     MOST_OBJECTS,
+    MOST_SAID,
     MOST_UNPACKED,
     Commit,
     Unfit,
@@ -139,13 +140,16 @@ def _no_foreign(git: Git, place: Place, wanted: set[str]) -> None:
     for line in _facts(aside, extra).splitlines():
         if line.endswith(b"missing"):
             raise Unfit(f"its bundle holds {line[:12].decode('ascii')}, which is part of no commit")
-    total = 0
+    total = said = 0
     for line in _facts(git, sorted(wanted)).splitlines():
         oid, kind, size = line.decode("ascii").split(" ")
         most = LARGEST_COMMIT if kind == "commit" else LARGEST_OBJECT
         if int(size) > most:
             raise Unfit(f"its {kind} {oid[:12]} has {size} bytes, and {most} are taken")
         total += int(size)
+        said += int(size) * (kind == "commit")
+    if said > MOST_SAID:
+        raise Unfit(f"its commits say {said} bytes, and {MOST_SAID} are taken")
     if total > MOST_UNPACKED:
         raise Unfit(f"its objects have {total} bytes, and {MOST_UNPACKED} are taken")
 

@@ -10,6 +10,9 @@ MOST_OBJECTS = 500_000
 LARGEST_OBJECT = 100 << 20  # bytes; as of one file in a snapshot (backends.trees.values.Limits)
 MOST_UNPACKED = 2 << 30  # bytes of all objects together
 LARGEST_COMMIT = 256 << 10  # bytes of one commit object
+MOST_SAID = (
+    4 << 20
+)  # bytes of all commit objects: their messages are shown, and escaped take six times as much
 MOST_ENTRIES = 20_000_000  # paths looked at, over all commits
 MOST_LISTED = 128 << 20  # bytes of the list of one tree's paths: few objects can name very many
 MOST_LINKED = 32 << 20  # bytes of the targets of one tree's links

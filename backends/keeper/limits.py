@@ -17,6 +17,7 @@ from backends.keeper.census import Census, Process
 from backends.keeper.denials import Refusal
 from backends.keeper.log import Log
 from backends.keeper.loop import Loop, Timer
+from backends.kernel import inotify
 from backends.policy.model import Resources
 from backends.values import Enforcement, ProcessId
 
@@ -28,6 +29,8 @@ SLICE = 0.004  # seconds that one step of a measurement may take
 DISK_FIRST = 1.0
 DISK_MOST = 30.0  # seconds between two measurements, unless the file system fills faster
 DISK_SHARE = 20  # a measurement that took t is repeated after 20 t at the earliest
+# Magic numbers of file systems that count what is written as taken at once (statfs(2)): ext4, tmpfs, XFS.
+PROMPT = frozenset((0xEF53, 0x01021994, 0x58465342))
 EVENTS = (
     ("memory.events", b"oom_kill", "resources.mem", "memory"),
     ("memory.oom_control", b"oom_kill", "resources.mem", "memory"),
@@ -108,6 +111,10 @@ class Limits:
         self._timer: Timer | None = None
         self._measuring: Timer | None = None
         self._next_disk = 0.0
+        self._places = _one_of_each(folders)
+        self._prompt = all(_is_prompt(folder) for folder in self._places)
+        self._space: tuple[int, ...] = ()  # left when the last measurement began
+        self._measured = float("-inf")  # when that was
         self._free = 0
         self._headroom = 0
         self._used = 0
@@ -212,16 +219,27 @@ class Limits:
 
     def _look_at_disk(self) -> float:
         now = time.monotonic()
-        free = min(_free(folder) for folder in self._folders)
+        space = tuple(map(_free, self._places))
+        free = min(space)
         # Whoever fills the file system, a drop of half of what is left to the box asks for a measurement.
         fell = self._free - free > max(self._headroom // 2, 1 << 20)
-        if self._measuring is None and (now >= self._next_disk or fell):
+        due = now >= self._next_disk and not self._untouched(space, now)
+        if self._measuring is None and (due or fell):
+            self._space, self._measured = space, now
             self._free = free
             self._used = 0
             started = time.monotonic()
             steps = (size for folder in self._folders for size in disk.measure(folder))
             self._measure(steps, started)
         return 0.25 if self._headroom < (1 << 30) else SLOW
+
+    def _untouched(self, space: tuple[int, ...], now: float) -> bool:
+        """Whether nothing grew, because nothing was taken or given back on the whole file system.
+
+        Whoever puts what counts for a box in place of as much that did not takes no more of the disk, and is
+        found at the next change of any file there, or after :data:`DISK_MOST`.
+        """
+        return self._prompt and space == self._space and now < self._measured + DISK_MOST
 
     def _measure(self, steps: Iterator[int], started: float) -> None:
         """One slice of a measurement; the rest follows when others had their turn."""
@@ -298,6 +316,18 @@ def _name(pid: int) -> str:
         return ""
     with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
         return file.read(64).strip().decode("utf-8", "surrogateescape")
+
+
+def _one_of_each(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """One folder of each file system among ``folders``."""
+    return tuple({os.stat(folder).st_dev: folder for folder in folders}.values())
+
+
+def _is_prompt(folder: str) -> bool:
+    try:
+        return inotify.file_system(os.fsencode(folder)) in PROMPT
+    except OSError:
+        return False
 
 
 def _free(folder: str) -> int:

@@ -68,10 +68,14 @@ def add(fd: int, path: bytes, mask: int) -> int:
 
 def told(path: bytes) -> bool:
     """Whether every change of a file at ``path`` is told: it is on one of :data:`LOCAL`. ``OSError``."""
+    return file_system(path) in LOCAL
+
+
+def file_system(path: bytes) -> int:
+    """The kind of file system that ``path`` is on: ``f_type`` of statfs(2). ``OSError``."""
     status = ctypes.create_string_buffer(
         256
     )  # struct statfs has 120 bytes on 64-bit systems; f_type is first
     if _statfs(path, status) < 0:
         raise OSError(ctypes.get_errno(), f"statfs: {os.strerror(ctypes.get_errno())}", os.fsdecode(path))
-    kind = int.from_bytes(status.raw[:8], "little", signed=True)
-    return kind & 0xFFFFFFFF in LOCAL
+    return int.from_bytes(status.raw[:8], "little", signed=True) & 0xFFFFFFFF

@@ -58,7 +58,7 @@ WATCHING = "a workbench that watches while nothing changes"
 OPENED, PAGED, FAR = "open the diff", "a page on", "to the end, or back"
 SELECTED, SEARCHED = "select all of it", "search all of it"
 DECIDED, DECIDED_ALL = "accept a hunk", "accept everything"
-HELD = "memory that the diff takes"
+HELD, HELD_ALL = "memory that the diff takes", "memory once all was selected and searched"
 GIT_DIFF, DELTA = "git diff of the same", "delta on the same"
 DIRECT, RELAYED, SPLICED = "throughput, direct", "throughput, relay", "throughput, splice(2)"
 FIRST_DIRECT, FIRST_RELAYED = "connect to first byte, direct", "connect to first byte, relay"
@@ -157,7 +157,14 @@ ROWS = (
     Row(SEARCHED, REVIEW, "every row that holds a word is found, and the first drawn"),
     Row(DECIDED, REVIEW, "one hunk accepted or opened again: kept on disk, then drawn", aim=50),
     Row(DECIDED_ALL, REVIEW, "all lines of all files accepted: kept on disk, then drawn"),
-    Row(HELD, REVIEW, "growth in PSS of a process that holds patch and rows", unit="MiB", aim=20),
+    Row(
+        HELD,
+        REVIEW,
+        "growth in PSS of a process that holds patch and rows, paged through",
+        unit="MiB",
+        aim=20,
+    ),
+    Row(HELD_ALL, REVIEW, "the same after a range over all lines and a search", unit="MiB"),
     Row(GIT_DIFF, REVIEW, "`git diff`, the whole command, its output thrown away"),
     Row(DELTA, REVIEW, "`delta` given that patch, its output thrown away", GIT_DIFF),
     Row(DIRECT, RELAY, "bytes a second between two processes over loopback", unit="MB/s"),

@@ -62,6 +62,7 @@ class Samples(NamedTuple):
     decide: list[float]  # one hunk accepted or opened again: on disk, then drawn
     decide_all: list[float]  # the same of everything
     memory: list[int]
+    memory_all: list[int]  # the same once all of it was selected and searched
     git_diff: list[float]  # the whole command, its output thrown away
     delta: list[float]  # the whole command, given the patch; nothing where it is not installed
     lines: int  # rows of the patch
@@ -149,13 +150,15 @@ async def _round(patch: bytes, paths: Sequence[bytes], samples: Samples, pages: 
             samples.page.append(await drawn(view.action_move_page, 1))
         samples.far.append(await drawn(view.action_edge, 1))
         samples.far.append(await drawn(view.action_edge, 0))
+        gc.collect()
+        samples.memory.append(pss(os.getpid()) - before)
         begin = time.perf_counter()
         view.action_range()
         samples.select_all.append(await drawn(view.action_edge, 1))
         view.end_range()
         samples.search.append(await drawn(view.search, "renewed_2999"))
         gc.collect()
-        samples.memory.append(pss(os.getpid()) - before)
+        samples.memory_all.append(pss(os.getpid()) - before)
         await _decide(view, patch, paths, drawn, samples)
 
 
@@ -257,6 +260,7 @@ def add(sampler: Sampler, versions: dict[str, str], rounds: int, lines: int = LI
     sampler.add(rows.DECIDED, *found.decide)
     sampler.add(rows.DECIDED_ALL, *found.decide_all)
     sampler.add(rows.HELD, *found.memory)
+    sampler.add(rows.HELD_ALL, *found.memory_all)
     sampler.add(rows.GIT_DIFF, *found.git_diff)
     peer = delta()
     if isinstance(peer, Absent):
@@ -275,7 +279,7 @@ def main() -> int:
     print(f"{found.lines:,} lines of patch; " + "; ".join(LIMITS))
     for name, values in found._asdict().items():
         if isinstance(values, list) and values:
-            scale, unit = (1 << 20, "MB") if name == "memory" else (0.001, "ms")
+            scale, unit = (1 << 20, "MB") if name.startswith("memory") else (0.001, "ms")
             ordered = sorted(value / scale for value in values)
             print(f"{name:<12} median {median(ordered):8.1f} {unit}   most {ordered[-1]:8.1f} {unit}")
     return 0

@@ -36,22 +36,28 @@ MOST_BOXES = 64
 LARGEST = 8 << 20  # bytes of a bundle
 MOST_ROWS = 10_000
 LONGEST = 4096  # characters of one text
+_MARGIN = 1024
 
 Clean = Callable[[Any], Any]
 
 
 def made(boxes: list[BoxPaths], report: HostReport, findings: tuple[Finding, ...]) -> bytes:
-    """The bundle's bytes."""
+    """The bundle's bytes, never more than can be read back: long journals are then told by fewer records."""
+    clean = cleaner()
     value = {
         "schema": SCHEMA,
         "made": time.time(),
         "versions": versions(),
         "facts": [[fact.id, fact.text, fact.value] for fact in report.facts],
         "proofs": [proof._asdict() for proof in report.proofs],
-        "findings": [row._asdict() for row in findings],
-        "boxes": [_box(paths) for paths in boxes[:MOST_BOXES]],
+        "findings": [row._asdict() for row in findings[:MOST_ROWS]],
     }
-    return json.dumps(cleaner()(value), ensure_ascii=True, indent=1, sort_keys=True).encode() + b"\n"
+    for tail in (TAIL, TAIL // 10, 1, 0):
+        told = value | {"boxes": [_box(paths, tail) for paths in boxes[:MOST_BOXES]]}
+        data = json.dumps(clean(told), ensure_ascii=True, indent=1, sort_keys=True).encode() + b"\n"
+        if len(data) <= LARGEST:
+            break
+    return data
 
 
 def versions() -> dict[str, str]:
@@ -65,7 +71,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _box(paths: BoxPaths) -> dict[str, Any]:
+def _box(paths: BoxPaths, tail: int) -> dict[str, Any]:
     said: dict[str, Any] = {"key": paths.key}
     try:
         said["manifest"] = load(paths)._asdict()
@@ -77,7 +83,7 @@ def _box(paths: BoxPaths) -> dict[str, Any]:
     except (ClocheError, OSError) as error:
         said["unreadable"] = str(error)
     try:
-        said["journal"] = [record._asdict() for record in deque(journal.read(paths.journal), TAIL)]
+        said["journal"] = [record._asdict() for record in deque(journal.read(paths.journal), tail)]
     except (ClocheError, OSError) as error:
         said["journal_unreadable"] = str(error)
     return said
@@ -97,7 +103,8 @@ def cleaner() -> Clean:
     ]
 
     def text(value: str) -> str:
-        value = redact_text(value)
+        # Cut once before, so that it takes no long, and once after: half a secret is not known for one.
+        value = redact_text(value[: LONGEST + _MARGIN])[:LONGEST]
         for pattern, new in replaced:
             value = pattern.sub(new, value)
         return value.encode("utf-8", "backslashreplace").decode()

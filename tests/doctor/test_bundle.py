@@ -69,6 +69,19 @@ def test_of_a_long_journal_the_end_is_taken(box: BoxPaths) -> None:
     assert len(told["journal"]) == bundle.TAIL and told["journal"][-1]["data"]["n"] == bundle.TAIL + 49
 
 
+def test_what_is_made_can_be_read_back_however_long_the_records_are(
+    box: BoxPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "ghp_0123456789abcdefghijklmnop"
+    long = "x" * (bundle.LONGEST - 10) + " " + secret
+    Journal(box.journal).append_many([("exec", {"path": long}) for _ in range(bundle.TAIL)])
+    monkeypatch.setattr(bundle, "LARGEST", 200_000)
+    data = bundle.made([box], NOTHING, ())
+    (told,) = bundle.read(data).boxes
+    assert len(data) <= bundle.LARGEST and len(told["journal"]) == bundle.TAIL // 10
+    assert b"ghp_" not in data, "no half of a secret is left where a text is cut"
+
+
 @pytest.mark.parametrize(
     "data",
     [

@@ -279,6 +279,10 @@ class Document(LineView):
         self.resized_rows()
         self.refresh()
 
+    def watch_show_vertical_scrollbar(self) -> None:
+        """A scrollbar that came takes a column, and the text may wrap to more lines than were counted."""
+        self.resized_rows()
+
     def _wrap(self) -> list[Line]:
         width = max(8, self.room)
         if width != self._width:

@@ -86,8 +86,6 @@ class NewBoxScreen(Modal[BoxRow | None]):
 
     def on_mount(self) -> None:
         questions = self.query_one(QuestionList)
-        detail = self.query_one(Document)
-        detail.can_focus = False
         questions.set_rows(QUESTIONS)
         questions.focus()
         self._describe()
@@ -150,7 +148,8 @@ class NewBoxScreen(Modal[BoxRow | None]):
         question = self.question
         known = found[question.tier]
         self.set_class(question.tier in IMAGE_TIERS, "-image")
-        self.query_one(Document).set_paragraphs(
+        detail = self.query_one(Document)
+        detail.set_paragraphs(
             tier_paragraphs(
                 question,
                 self._asked(question)[0],
@@ -158,6 +157,13 @@ class NewBoxScreen(Modal[BoxRow | None]):
                 known if isinstance(known, str) else "",
             )
         )
+        detail.action_move_to(0)
+        self.call_after_refresh(self._let_scroll, detail)
+
+    @staticmethod
+    def _let_scroll(detail: Document) -> None:
+        """Only a text that does not fit is a stop on the way of tab."""
+        detail.can_focus = detail.max_scroll_y > 0
 
     def _typed(self, field: Input) -> None:
         """A field that the tiers are weighed for was left, or finished by Enter."""

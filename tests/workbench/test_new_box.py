@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
+import pytest
 from textual.widgets import Input
 
 from app.screens.new_box import NewBoxScreen, QuestionList
+from backends.engine import Engine
 from backends.errors import UsageError
 from tests.workbench import frozen
 from tests.workbench.stage import Play, play
+from widgets.lines import Document
 from widgets.pane import BoxPane
 
 
@@ -118,3 +122,45 @@ async def test_nothing_is_weighed_before_the_host_was_probed() -> None:
         assert "reasoning" not in asked
         go.set()
         await stage.shows("process ✓ 18 ms", "the cheapest tier that can enforce")
+
+
+@pytest.mark.flow
+async def test_a_tier_that_fails_here_stays_in_the_list_with_the_reason_and_the_remedy(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOCHE_INJECT", "nft")
+    engine = Engine(repo)
+    async with play(engine, (160, 50), cwd=repo) as stage:
+        await stage.until(lambda: stage.app.claims is not None)
+        await stage.press("n")
+        screen = stage.app.screen
+        assert isinstance(screen, NewBoxScreen)
+        screen.query_one(QuestionList).select("supervised")
+        await stage.shows(
+            "tier supervised · profile agent", "✗ refused: ", "(injected)", "modprobe -a nf_tables"
+        )
+        row = engine.reasoning(screen.request()).row("supervised")
+        assert row is not None and row.state == "refused"
+        shown = " ".join(screen.query_one("#tier-detail", Document).plain().split())
+        assert " ".join(row.why.split()) in shown and " ".join(row.remedy.split()) in shown
+        screen.query_one(QuestionList).select("process")
+        await stage.shows("tier process · profile default", "✓ proved, start")
+
+
+async def test_a_long_reason_can_be_scrolled_where_the_dialog_is_low() -> None:
+    engine = frozen.FrozenEngine()
+    rows = tuple(
+        row._replace(why="because " * 80, remedy="the end of it") if row.tier == "supervised" else row
+        for row in engine.reasonings["agent"].rows
+    )
+    engine.reasonings["agent"] = engine.reasonings["agent"]._replace(rows=rows)
+    async with play(engine, (80, 24)) as stage:
+        screen = await chosen(stage, "supervised")
+        detail = screen.query_one("#tier-detail", Document)
+        await stage.until(lambda: detail.can_focus)
+        assert "the end of it" not in stage.text()
+        await stage.press("tab", "end")
+        await stage.shows("the end of it")
+        screen.query_one(QuestionList).focus()
+        screen.query_one(QuestionList).select("workspace")
+        await stage.until(lambda: not detail.can_focus)

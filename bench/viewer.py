@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from textual.app import App, ComposeResult
 from textual.theme import Theme
@@ -70,7 +70,7 @@ class Samples(NamedTuple):
 
 def nothing(lines: int = 0) -> Samples:
     """No sample yet of a patch of so many rows."""
-    return Samples(*([] for _ in Samples._fields[:-1]), lines)
+    return Samples._make([*([] for _ in Samples._fields[:-1]), lines])
 
 
 class Drawn(App[None]):
@@ -244,7 +244,8 @@ def apart(rounds: int, lines: int = LINES, pages: int = PAGES) -> Samples:
         if done.returncode != 0:
             raise SystemExit(f"the viewer's round ended with {done.returncode}: {done.stderr[-2000:]!r}")
         found = Samples(*json.loads(done.stdout))
-        together = Samples(*(a + b for a, b in zip(together[:-1], found[:-1], strict=True)), found.lines)
+        pairs: list[tuple[Any, Any]] = list(zip(together, found, strict=True))
+        together = Samples._make([*(a + b for a, b in pairs[:-1]), found.lines])
     return together
 
 

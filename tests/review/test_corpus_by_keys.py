@@ -106,10 +106,11 @@ async def first_part(reader: Reader) -> None:
     for path in await reader.each():
         assert reader.screen.change is not None and reader.screen.change.path == path
         if path in corpus.FOUND or path in (b"link", b"text/crlf"):
-            await reader.press("minus")
+            await reader.stage.press("minus")
         elif path not in LATER | {b"many.txt", b"README.md"}:
-            await reader.press("space")
-        await reader.press("J")
+            await reader.stage.press("space")
+        await reader.stage.press("J")
+    await reader.settled()
     await reader.each()
     await reader.go(b"README.md")
     await reader.press("l", "space")  # its line and not its mode
@@ -203,8 +204,9 @@ async def take_all_but(reader: Reader, *left: bytes) -> None:
     for path in await reader.each():
         done = reader.screen.file_counts()
         if path not in left and done is not None and done.state != "accepted":
-            await reader.press("space")
+            await reader.stage.press("space")
         await reader.stage.press("J")
+    await reader.settled()
 
 
 def on_disk(files: corpus.Side, gone: tuple[bytes, ...]) -> Files:

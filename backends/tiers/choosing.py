@@ -7,14 +7,17 @@ same, because it is said here. The result is a tier that enforces every key of a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from backends import tiers
 from backends.policy.fit import AUTO_ORDER, candidates, misfits
 from backends.policy.model import Policy
 from backends.record import NamedTuple
 from backends.snapshots_choice import ABSENT, DEARER, NEVER, REFUSED, TAKEN, Reasoning, Weighed
-from backends.snapshots_host import Proof
 from backends.values import Claim
+
+if TYPE_CHECKING:
+    from backends.snapshots_host import Proof
 
 
 class Question(NamedTuple):
@@ -81,7 +84,7 @@ NEVER_AUTO = "auto never takes it: it enforces nothing"
 CHEAPEST = "the cheapest tier that can enforce every key of the policy"
 LAST_RESORT = "cloche probe says what this host can do; a box without a boundary takes --tier workspace"
 
-Verdict = Callable[[str], Claim | Proof | None]
+Verdict = Callable[[str], "Claim | Proof | None"]
 """What this host showed of a claim by its id (a tier's own name: the whole tier), None where nothing was run.
 A proof comes with its remedy."""
 
@@ -105,7 +108,7 @@ def weigh_one(policy: Policy, name: str, verdict: Verdict) -> Weighed:
     if claim is None:
         return Weighed(name, DEARER, UNTRIED, "", "", None)
     if claim.result != "proved":
-        remedy = claim.remedy if isinstance(claim, Proof) else ""
+        remedy = "" if isinstance(claim, Claim) else claim.remedy
         return Weighed(name, REFUSED, claim.evidence.removesuffix(f". Remedy: {remedy}"), remedy, "", None)
     started = verdict(f"{name}.{STARTED}")
     cost = started.duration if started is not None and started.result == "proved" else None

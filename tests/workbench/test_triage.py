@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from app.screens.box import BoxScreen
 from app.screens.dialogs import ConfirmScreen, ErrorScreen
 from app.screens.doctor import TriageScreen
+from app.screens.fleet import FleetScreen
 from app.screens.triage_file import BundleScreen, write_new
 from app.screens.triage_text import proofs_of
 from backends.boxes import liveness
@@ -97,6 +99,32 @@ async def test_what_is_tried_shows_while_it_is_tried() -> None:
         go = True
         await stage.shows("the policy was changed")
         await stage.until(lambda: "…" not in stage.header())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_whoever_leaves_while_it_is_looked_leaves_nothing_behind(fails: bool) -> None:
+    engine = frozen.FrozenEngine()
+    began, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def wait(verb: str, ref: str) -> None:
+        if verb == "doctor":
+            began.set()
+            go.wait(60)
+            ended.set()
+            if fails:
+                raise Refused("nothing could be looked at", "the disk is gone", "mend it")
+
+    engine.wait = wait
+    async with play(engine) as stage:
+        await stage.until(lambda: stage.app.screen.focused is not None)
+        await stage.pilot.press("exclamation_mark")
+        await stage.until(began.is_set)
+        await stage.pilot.press("escape")
+        await stage.until(lambda: isinstance(stage.app.screen, FleetScreen))
+        go.set()
+        await stage.until(ended.is_set)
+        await stage.handled(set())
+        assert isinstance(stage.app.screen, FleetScreen)
 
 
 async def test_a_failed_claim_of_the_host_shows_its_proof_and_what_changed_since_it_held() -> None:

@@ -14,7 +14,8 @@ class Judged(NamedTuple):
     """A check of the gate, as the receipt records it and as it says now, where it was run again."""
 
     row: CheckRow
-    when: str  # same, only now (the receipt does not have it), only then (not said any more, or only to be seen in the box)
+    # same, only now (the receipt does not have it), only then (not said any more, or to be seen in the box only)
+    when: str
 
 
 class AskedFor(NamedTuple):

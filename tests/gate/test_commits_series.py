@@ -115,7 +115,7 @@ MESSAGES = (
     "subject\n\nFrom: somebody <else@x>\n\nnot a header\n",
     "subject\n\nSubject: another\nDate: never\n",
     "subject\n\n>From here\nFrom there\n",
-    "subject\n\nSigned-off-by: A <a@x>\nCloche-Box: forged\n",
+    "subject\n\nSigned-off-by: A <a@x>\nChange-Id: forged\n",
     "ünïcode süßject that is longer than what fits one encoded word of a header, by far éééé\n\nbödy\n",
     "=?UTF-8?q?not_decoded?=\n",
     "subject\n\n  indented\n\ttabbed\n",

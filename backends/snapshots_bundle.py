@@ -14,7 +14,7 @@ class Judged(NamedTuple):
     """A check of the gate, as the receipt records it and as it says now, where it was run again."""
 
     row: CheckRow
-    # same, only now (the receipt does not have it), only then (not said any more, or to be seen in the box only)
+    # same, only now (the receipt has it not), only then (not said any more, or to be seen in the box only)
     when: str
 
 

@@ -94,7 +94,7 @@ def legal(source: str, target: str) -> bool:
 
 
 def allows(state: str, act: str) -> bool:
-    """Whether ``act`` fits a box in ``state``: run, propose, reopen, apply, unapply, rebase, export, abort, rm.
+    """Whether ``act`` fits a box in ``state`` (run, propose, reopen, apply, unapply, rebase, export, rm ...).
 
     ``run`` fits a running box too, which it leaves running. Exporting changes no state; it needs a snapshot,
     so it fits a proposed box and an applied one.

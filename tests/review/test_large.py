@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.screens.request import RequestScreen
 from app.screens.review import ReviewScreen
 from backends.snapshots import Diff, FileChange
-from tests.workbench.test_deciding import gate, write
+from tests.workbench.deciding import gate, write
 
 LINES = 100_000
 HUGE = b"x" * 5_000_000

@@ -22,7 +22,7 @@ from backends.gate.patch import (
     select,
 )
 from tests.workbench import frozen
-from tests.workbench.test_deciding import MOVED
+from tests.workbench.deciding import MOVED
 from widgets import selection as units
 from widgets.file_list import FileDone
 from widgets.ink import plain

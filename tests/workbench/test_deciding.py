@@ -3,149 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from textual import events
-from textual.widgets import TextArea
 
-from app.screens.comments import CommentsScreen, Listed
 from app.screens.dialogs import ErrorScreen
-from app.screens.review import ReviewScreen
 from app.screens.writing import WriteScreen
 from backends.errors import Refused
 from backends.gate.decisions import Review
 from backends.gate.patch import ACCEPTED, REJECTED, Counts, Marks
-from backends.snapshots import Diff, FileChange
+from backends.snapshots import FileChange
 from tests.workbench import frozen
+from tests.workbench.deciding import FIRST, LOCK, MOVED, MOVED_PATCH, TAIL, TS, YML, gate, write
 from tests.workbench.frozen_desk import FrozenDesk
-from tests.workbench.stage import Play, play
+from tests.workbench.stage import play
 from tests.workbench.test_screens import SIZES, to_gate
-from widgets.diff_view import DiffView
-from widgets.file_list import FileList
-
-TS, YML, LOCK = (change.path for change in frozen.CHANGES)
-TAIL = 1 << 165
-"""The only line of the second hunk."""
-FIRST = Marks(frozenset(), 0b11 << 116 | 1 << 122, 0b1111 << 116 | 1 << 124)
-"""The lines of the first."""
-
-MOVED_PATCH = b"""diff --git a/a b/a
-deleted file mode 100644
-index 1111111..0000000
---- a/a
-+++ /dev/null
-@@ -1 +0,0 @@
--one
-diff --git a/a/b b/a/b
-new file mode 100755
-index 0000000..2222222
---- /dev/null
-+++ b/a/b
-@@ -0,0 +1 @@
-+two
-diff --git a/logo.png b/logo.png
-index 3333333..4444444 100644
-GIT binary patch
-literal 3
-zab
-
-literal 3
-zcd
-
-diff --git a/run.sh b/run.sh
-old mode 100644
-new mode 100755
-index 5555555..6666666
---- a/run.sh
-+++ b/run.sh
-@@ -1,2 +1,2 @@
- a
--b
-+B
-"""
-MOVED = Diff(
-    "3f2a9c1d" + "0" * 32,
-    "9c1d" * 10,
-    (
-        FileChange(b"a", None, "D", 0o100644, 0, "1" * 40, "0" * 40, 0, 1),
-        FileChange(b"a/b", None, "A", 0, 0o100755, "0" * 40, "2" * 40, 1, 0),
-        FileChange(b"logo.png", None, "M", 0o100644, 0o100644, "3" * 40, "4" * 40, None, None),
-        FileChange(b"run.sh", None, "M", 0o100644, 0o100755, "5" * 40, "6" * 40, 1, 1),
-    ),
-    MOVED_PATCH,
-    (),
-)
-"""A folder takes the name of a file, an image changes, and a file gets a mode and a line."""
-
-
-class Gate:
-    """The review screen of a frozen engine, with what its desk has on disk."""
-
-    def __init__(self, stage: Play, engine: frozen.FrozenEngine, screen: ReviewScreen) -> None:
-        self.stage = stage
-        self.engine = engine
-        self.screen = screen
-        self.press = stage.press
-
-    @property
-    def diff(self) -> DiffView:
-        return self.screen.query_one(DiffView)
-
-    @property
-    def files(self) -> FileList:
-        return self.screen.query_one(FileList)
-
-    @property
-    def kept(self) -> Review:
-        """What whoever comes next finds."""
-        return FrozenDesk(self.engine, "next").review
-
-    async def settled(self) -> None:
-        """Every act that was asked for is painted."""
-        sitting = self.screen._sitting
-        assert sitting is not None
-        await self.stage.until(lambda: sitting.idle and not self.screen._looking)
-        await self.stage.pilot.pause()
-
-    async def act(self, *keys: str) -> Review:
-        """Presses keys; what is painted then, which must be what is on disk."""
-        await self.press(*keys)
-        await self.settled()
-        decided = self.screen.decided
-        assert decided is not None
-        assert decided == self.kept
-        return decided
-
-    def marks(self, path: bytes = TS) -> tuple[Marks, Marks]:
-        assert self.screen.decided is not None
-        return self.screen.decided.history.now.of(path)
-
-
-@asynccontextmanager
-async def gate(
-    size: tuple[int, int] = (120, 40), diff: Diff | None = None, engine: Any = None
-) -> AsyncIterator[Gate]:
-    made = engine or frozen.FrozenEngine()
-    if diff is not None:
-        made.diff = diff
-    if b"logo.png" in [change.path for change in made.diff.changes]:
-        made.blobs = {"3" * 40: b"old", "4" * 40: b"new"}
-    async with play(made, size) as stage:
-        screen = await to_gate(stage)
-        await stage.until(lambda: screen.decided is not None)
-        found = Gate(stage, made, screen)
-        await found.settled()
-        yield found
-
-
-async def write(found: Gate, text: str, *keys: str) -> None:
-    await found.stage.until(lambda: isinstance(found.stage.app.screen, WriteScreen))
-    found.stage.app.screen.query_one(TextArea).insert(text)
-    await found.press(*keys)
-
 
 # ------------------------------------------------------------ lines, hunks, files
 
@@ -306,106 +178,6 @@ async def test_a_reviewed_mark_is_kept_and_falls_off_when_the_file_changes() -> 
     engine.diff = frozen.DIFF._replace(tree="8" * 40, changes=(changed, *frozen.CHANGES[1:]))
     async with gate(engine=engine) as found:
         assert found.files.reviewed == set()
-
-
-# ------------------------------------------------------------ saying something
-
-
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_comment_stands_under_its_line_and_is_changed_and_deleted(size: tuple[int, int]) -> None:
-    async with gate(size) as found:
-        await found.press("l", "c")
-        await write(found, "wait for [red]whom[/]?", "ctrl+s")
-        await found.settled()
-        (comment,) = found.kept.comments
-        assert (comment.path, comment.side, comment.line) == (TS, "new", 162)
-        assert comment.quote == "   return t.expires < Date.now()".removeprefix(" ")
-        rows = [row.split("││")[-1] for row in found.stage.text().split("\n")]
-        place = next(number for number, row in enumerate(rows) if "return t.expires" in row)
-        assert "┃" in rows[place + 1] and comment.who in rows[place + 1]
-        assert "┃ wait for [red]whom[/]?" in rows[place + 2]
-        await found.press("c")
-        await write(found, " And why?", "escape")  # the first escape only leaves the text
-        assert isinstance(found.stage.app.screen, WriteScreen)
-        await found.press("enter")
-        await found.settled()
-        assert found.kept.comments[0].text == "wait for [red]whom[/]? And why?"
-        await found.press("c")
-        await write(found, "", "escape")
-        assert found.kept.comments[0].text == "wait for [red]whom[/]? And why?"
-        await found.press("c")
-        await found.stage.until(lambda: isinstance(found.stage.app.screen, WriteScreen))
-        found.stage.app.screen.query_one("#delete").focus()
-        await found.press("enter")
-        await found.settled()
-        assert found.kept.comments == ()
-        assert "┃" not in found.stage.text()
-
-
-async def test_comments_do_not_move_the_cursor_off_its_line_nor_hide_rows() -> None:
-    async with gate((100, 24)) as found:
-        await found.press("l", "h", "down", "down")
-        for _ in range(3):
-            row = found.diff.row
-            await found.press("c")
-            await write(found, "a\nb\nc", "ctrl+s")
-            await found.settled()
-            assert found.diff.row == row
-            await found.press("down")
-        seen = []
-        await found.press("g")
-        for _ in range(len(found.diff.shown)):
-            seen.append(found.diff.row)
-            y = found.diff.notes.line_of(found.diff.place) - found.diff.scroll_offset.y
-            assert found.diff.render_line(y).text.startswith("▌")
-            await found.press("down")
-        assert seen == list(found.diff.shown.left)
-
-
-async def test_a_comment_of_a_file_that_changed_is_shown_above_it_and_listed() -> None:
-    engine = frozen.FrozenEngine()
-    desk = FrozenDesk(engine, "anna")
-    desk.comment(TS, "new", 116, "load it once", b"    const t = await loadOnce()")
-    desk.comment(YML, "new", 0, "is this needed?")
-    changed = frozen.CHANGES[0]._replace(new_oid="7" * 40)
-    engine.diff = frozen.DIFF._replace(tree="8" * 40, changes=(changed, *frozen.CHANGES[1:]))
-    async with gate((140, 40), engine=engine) as found:
-        await found.stage.shows("the file has changed since anna", "line 116: const t = await loadOnce()")
-        assert found.diff.render_line(0).text.startswith("  ┃")
-        await found.press("L")
-        await found.stage.until(lambda: isinstance(found.stage.app.screen, CommentsScreen))
-        await found.stage.shows("changed since", "load it once", "is this needed?")
-        await found.press("down", "enter")
-        await found.stage.until(lambda: found.files.change is engine.diff.changes[1])
-        await found.stage.shows("┃ is this needed?")
-        await found.press("L", "x")
-        assert len(found.kept.comments) == 2  # asked for once more
-        await found.press("x")
-        await found.stage.until(lambda: len(found.kept.comments) == 1)
-        assert len(found.stage.app.screen.query_one(Listed).rows) == 1
-        await found.press("escape")
-        await found.settled()
-        assert "load it once" not in found.stage.text()
-
-
-async def test_a_summary_is_kept_changed_and_deleted_and_an_empty_text_is_none() -> None:
-    async with gate() as found:
-        await found.press("C")
-        await write(found, "   ", "ctrl+s")
-        await found.stage.shows("nothing is written")
-        await write(found, "good", "ctrl+s")
-        await found.settled()
-        assert found.kept.summary == "   good"
-        await found.press("C")
-        await write(found, "x" * 70_000, "ctrl+s")
-        await found.stage.shows("the text has 70007 bytes, and 65536 are kept")
-        await found.press("escape", "escape")
-        await found.press("C")
-        await found.stage.until(lambda: isinstance(found.stage.app.screen, WriteScreen))
-        found.stage.app.screen.query_one("#delete").focus()
-        await found.press("enter")
-        await found.settled()
-        assert found.kept.summary == ""
 
 
 # ------------------------------------------------------------ others, errors, the end

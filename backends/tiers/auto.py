@@ -8,14 +8,12 @@ reasoning and its words are those of :mod:`backends.tiers.choosing`.
 
 from __future__ import annotations
 
-from backends import tiers
 from backends.errors import Refused
 from backends.policy.fit import AUTO_ORDER
 from backends.policy.model import Policy
 from backends.record import NamedTuple
 from backends.snapshots_choice import DEARER, Weighed
 from backends.tiers import choosing
-from backends.values import Claim
 
 
 class Choice(NamedTuple):
@@ -25,31 +23,15 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose(policy: Policy, *, executed: bool = False, verdict: choosing.Verdict | None = None) -> Choice:
+def choose(policy: Policy, *, verdict: choosing.Verdict = choosing.unproved) -> Choice:
     """The tier for ``policy`` on this host; ``Refused`` when none can be had. No dearer tier is asked.
 
-    ``executed``: a candidate counts only after a minimal box of it just ran here. ``verdict`` is what is
-    known of such a run already.
+    ``verdict`` is what is known of a minimal box of each tier that ran here; without, nothing is.
     """
-    asked = verdict or (_runs() if executed else choosing.unproved)
     rows: dict[str, Weighed] = {}
     for name in AUTO_ORDER:
-        rows[name] = choosing.weigh_one(policy, name, asked)
+        rows[name] = choosing.weigh_one(policy, name, verdict)
         if rows[name].state == DEARER:
             return Choice(name, choosing.why_taken(rows, name))
     why, remedy = choosing.why_none(policy, rows)
     raise Refused("no tier can enforce this policy here", why, remedy, code="no-tier")
-
-
-def _runs() -> choosing.Verdict:
-    """Runs a tier's probe when it is first asked for, and tells of each of its claims."""
-    from backends.host import probes
-
-    known: dict[str, Claim] = {}
-
-    def tell(ident: str) -> Claim | None:
-        if ident in tiers.MODULES:
-            known.update((claim.id, claim) for claim in probes.probe(ident))
-        return known.get(ident)
-
-    return tell

@@ -14,17 +14,20 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backends import tiers
 from backends.boxes.layout import BoxPaths
+from backends.host import asking
 from backends.keeper import init_protocol
 from backends.kernel import cgroups, notify, procfs, seccomp
 from backends.policy.identity import identify
 from backends.policy.model import EnvPolicy, FsPolicy, NetPolicy, Policy, Resources
-from backends.tiers import grants, planning, process
+from backends.tiers import choosing, grants, planning, process
 from backends.tiers.protocol import LaunchSpec, LiveBox, Tier
+from backends.values import Claim
 
 PAYLOAD = 1879048192 + 4242
 READ = (
@@ -372,3 +375,23 @@ def _force(function: Any, path: str, _info: Any) -> None:
     os.chmod(os.path.dirname(path), 0o700)
     os.chmod(path, 0o700)
     function(path)
+
+
+def apart(tier: str) -> tuple[Claim, ...]:
+    """What the probe of a tier says, run in a process of its own as the product runs it: where it meets the
+    limit of memory the kernel ends who is largest, which is to be the program and no test run's copy."""
+    answer = asking.ask((tier,))[tier]
+    assert answer.document is not None, answer.why
+    return tuple([Claim(*row) for row in answer.document["claims"]])
+
+
+def runs(probe: Callable[[str], Iterable[Claim]]) -> choosing.Verdict:
+    """Runs a tier's probe when it is first asked for, and tells of each of its claims."""
+    known: dict[str, Claim] = {}
+
+    def tell(ident: str) -> Claim | None:
+        if ident in tiers.MODULES:
+            known.update((claim.id, claim) for claim in probe(ident))
+        return known.get(ident)
+
+    return tell

@@ -163,14 +163,14 @@ def test_a_write_grant_that_reaches_cloches_own_records_is_refused(home: Any) ->
 
 def test_auto_takes_the_cheapest_proved_tier_and_never_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = harness.policy()._replace(tier="auto")
-    assert auto.choose(plain, executed=True).tier == "process"
+    assert auto.choose(plain, verdict=harness.runs(harness.apart)).tier == "process"
     monkeypatch.setattr(mounts, "overlay", failing(errno.ENODEV))
     with pytest.raises(Refused) as refused:
-        auto.choose(plain, executed=True)
+        auto.choose(plain, verdict=harness.runs(probes.probe))
     assert "overlay" in refused.value.why
     monkeypatch.undo()
     listed = plain._replace(net=plain.net._replace(mode="allow", egress=("a.example",)))
-    assert auto.choose(listed, executed=True).tier == "supervised"
+    assert auto.choose(listed, verdict=harness.runs(harness.apart)).tier == "supervised"
 
 
 def test_workspace_promises_no_boundary() -> None:

@@ -215,10 +215,10 @@ def test_probe_and_auto_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     verdict, *rest = probes.probe("supervised")
     assert (verdict.result, rest) == ("failed", [])
     assert "the listed destinations are let pass: Operation not supported" in verdict.evidence
-    assert probes.probe("process")[0].result == "proved"
+    assert harness.apart("process")[0].result == "proved"
     with pytest.raises(Refused) as refused:
         listed = harness.policy(net="allow", egress=["a.example"])._replace(tier="auto")
-        auto.choose(listed, executed=True)
+        auto.choose(listed, verdict=harness.runs(probes.probe))
     assert "supervised: " in refused.value.why and "Operation not supported" in refused.value.why
 
 

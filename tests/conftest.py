@@ -21,15 +21,27 @@ from tests import support
 
 NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
 REAL_ROOMS = {"boundary", "boxes", "cli", "demo", "doctor", "host", "keeper", "kernel", "trees"}
-# What asks nothing of the kernel that depends on who asks: once is enough.
+# What depends on no privilege of who runs it: once is enough.
 ANYBODYS = {
+    "test_acknowledging",
+    "test_allow",
     "test_bundle",
+    "test_bundles",
+    "test_collecting",
     "test_commands_doc",
+    "test_comparing",
+    "test_confirm",
     "test_egress_parts",
+    "test_evidence",
+    "test_explained",
     "test_host_parts",
     "test_ignore",
+    "test_json",
     "test_lifecycle",
+    "test_loop",
+    "test_matrix",
     "test_names",
+    "test_next_steps",
     "test_outputfilter",
     "test_parts",
     "test_relay_floods",
@@ -38,11 +50,18 @@ ANYBODYS = {
     "test_relay_net",
     "test_relay_tls",
     "test_resolver",
+    "test_resolver_lookup",
     "test_resolver_messages",
     "test_resolver_tcp",
+    "test_reviewing",
+    "test_sample",
     "test_seccomp",
+    "test_store",
     "test_uses",
+    "test_warnings_of_results",
 }
+# Of the workbench, what drives it against real boxes from beginning to end.
+WORKBENCH = {"test_flows", "test_tmux"}
 # What the caller's shell, or a test runner without a terminal, would decide for the commands under test.
 INHERITED = ("NO_COLOR", "COLUMNS", "LINES", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # A role that this run does not have is met by the other run of `make test`, which has it.
@@ -72,13 +91,15 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the rooms that meet the real kernel: they run again as an unprivileged user."""
+    """Mark what runs again as an unprivileged user: the rooms that meet the real kernel, and every attack."""
     tests = support.ROOT / "tests"
     for item in items:
         if not item.path.is_relative_to(tests) or item.path.stem in ANYBODYS:
             continue
-        if item.path.relative_to(tests).parts[0] in REAL_ROOMS:
-            item.add_marker("real")
+        room = item.path.relative_to(tests).parts[0]
+        flows = room == "workbench" and item.path.stem in WORKBENCH
+        if room in REAL_ROOMS or flows or item.get_closest_marker("boundary"):
+            item.add_marker("again")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -133,12 +133,23 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
         monkeypatch.delenv(name, raising=False)
     yield made
     left = end_boxes(made.state)
+    support.wait_until(lambda: not probing(made.runtime), "probes of a host that were begun have ended")
     if points := support.mounts_below(root):
         left.append(f"mounts {points}")
     else:
         remove(root)
     if left:
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)
+
+
+def probing(runtime: Path) -> list[Path]:
+    """Folders of probes whose process lives: a workbench that a test left may have begun them."""
+    found = []
+    for folder in runtime.glob("cloche/probe-*-*-*"):
+        _, pid, start, _ = folder.name.split("-", 3)
+        if support.is_alive({"pid": int(pid), "start": int(start)}):
+            found.append(folder)
+    return found
 
 
 def end_boxes(state: Path) -> list[str]:

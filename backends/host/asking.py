@@ -52,7 +52,7 @@ def ask(
     try:
         for word in words:
             child = subprocess.Popen(
-                [sys.executable, "-I", "-S", os.fspath(_SCRIPT), word],
+                [sys.executable, "-I", "-S", os.fspath(_SCRIPT), word, str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

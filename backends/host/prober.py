@@ -1,4 +1,4 @@
-"""One tier, or the programs of the host, tried in a process of its own: ``python -I -S prober.py WHAT``.
+"""One tier, or the host's programs, tried in a process of its own: ``python -I -S prober.py WHAT PARENT``.
 
 Its caller may be a workbench of many threads, in which nobody should fork, and it can end what hangs. Prints
 one JSON document: of a tier ``claims`` and ``error`` (as :meth:`ClocheError.as_dict`, or null), of the word
@@ -8,6 +8,7 @@ one JSON document: of a tier ``claims`` and ``error`` (as :meth:`ClocheError.as_
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -30,10 +31,16 @@ def main(what: str, patience: float) -> int:
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    # Asked to end, it still ends the box that it tries, and removes what that leaves.
+    from backends.kernel.syscalls import PR_SET_PDEATHSIG, prctl
+
+    # Asked to end, it still ends the box that it tries, and removes what that leaves. So it does when nobody
+    # waits for its answer any more (PR_SET_PDEATHSIG(2const): the thread that started it ended).
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(sys.argv[2]):
+        sys.exit(1)
     try:
-        sys.exit(main(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))
+        sys.exit(main(sys.argv[1], float(sys.argv[3]) if len(sys.argv) > 3 else 0.0))
     except Exception as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
         at = error.__traceback__
         while at and at.tb_next:

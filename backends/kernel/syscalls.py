@@ -185,6 +185,7 @@ def syscall(name: str, *arguments: Argument) -> int:
     return result
 
 
+PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_KEEPCAPS = 8
 PR_CAPBSET_DROP = 24

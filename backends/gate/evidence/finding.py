@@ -38,9 +38,8 @@ class Detector:
             "detect_secrets.filters.common.is_ignored_due_to_verification_policies"
         )
 
-        classes: dict[str, Any] = {
-            one.__name__: one for one in get_mapping_from_secret_type_to_class().values()
-        }
+        every: dict[str, Any] = get_mapping_from_secret_type_to_class()
+        classes = {one.__name__: one for one in every.values()}
         self._named = [(name, classes[name]()) for name in _NAMED if name in classes]
         self._random = [(name, classes[name]()) for name in ENTROPY if name in classes]
         self._unlikely: tuple[Callable[[str], bool], ...] = (

@@ -84,7 +84,8 @@ class _Relay:
         for reader in self._outputs:
             poller.register(reader, select.POLLIN)
         typed = b""
-        while True:
+        event = _exit_of(keeper, session)  # it may have come with the answer that it began
+        while event is None:
             if self._input is not None:
                 source, target = self._input
                 if typed:
@@ -93,11 +94,10 @@ class _Relay:
                     poller.register(source, select.POLLIN)
             for fd, _ in poller.poll():
                 if fd == keeper.fileno():
-                    for event in keeper.events(timeout=0):
-                        if event.get("event") == "exit" and event.get("session") == session:
-                            self._rest()
-                            return event
-                    keeper.call("hello")  # raises when the readable socket meant that the keeper is gone
+                    event = _exit_of(keeper, session)
+                    if event is None:
+                        keeper.call("hello")  # raises when the readable socket meant that the keeper is gone
+                        event = _exit_of(keeper, session)  # which may have come before that answer
                 elif fd in self._outputs:
                     if not self._carry(fd):
                         poller.unregister(fd)
@@ -109,6 +109,8 @@ class _Relay:
                 elif self._input is not None:
                     typed = self._type(typed)
                     poller.unregister(fd)
+        self._rest()
+        return event
 
     def _carry(self, reader: int) -> bool:
         """One piece of output; False at its end."""
@@ -151,6 +153,14 @@ class _Relay:
         for reader in self._outputs:
             os.close(reader)
         self._outputs = {}
+
+
+def _exit_of(keeper: KeeperClient, session: int) -> dict[str, Any] | None:
+    """The session's exit event, if it is here by now; others are let go."""
+    for event in keeper.events(timeout=0):
+        if event.get("event") == "exit" and event.get("session") == session:
+            return event
+    return None
 
 
 def _read_terminal(fd: int) -> bytes:

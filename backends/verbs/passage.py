@@ -99,7 +99,11 @@ def _end_idle_keeper(paths: BoxPaths, verb: str) -> None:
                 f"let them end, or end them: cloche stop {paths.name}",
                 code="running",
             )
-        keeper.call("stop")
+        try:
+            keeper.call("stop")
+        except Busy as error:
+            if error.code != "keeper-gone":  # that it went before it answered is what was asked of it
+                raise
     wait_for_end(paths)
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 import time
 from pathlib import Path
 
 from backends import injected
 from backends.boxes.layout import state_dir
-from backends.host import conditions
+from backends.host import cache, conditions
 from backends.host.conditions import Conditions
 
 SCHEMA = "cloche.held/1"
@@ -52,16 +51,9 @@ class Held:
         if not self._new:
             return
         rows = dict(sorted(self._rows.items(), key=lambda one: -one[1][0])[:MOST])
-        place = _path()
+        data = json.dumps({"schema": SCHEMA, "held": rows}).encode("ascii")
         with contextlib.suppress(OSError):
-            fd, name = tempfile.mkstemp(prefix=".doctor-", dir=place.parent)
-            try:
-                with open(fd, "w", encoding="ascii") as file:
-                    json.dump({"schema": SCHEMA, "held": rows}, file)
-                Path(name).rename(place)
-            except BaseException:
-                Path(name).unlink()
-                raise
+            cache.replace(_path(), data)
         self._new = False
 
     def _conditions(self) -> Conditions:

@@ -6,7 +6,6 @@ write it; nothing is decided by it that a launch does not prove again.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import tempfile
@@ -136,15 +135,17 @@ def encode(kept: Kept) -> bytes:
 
 def save(kept: Kept) -> None:
     """Keep it. ``OSError`` when it cannot be written."""
-    data = encode(kept)
-    place = path()
+    replace(path(), encode(kept))
+
+
+def replace(place: Path, data: bytes) -> None:
+    """Give ``place`` a new content at once; of several writers the last one's stays, whole."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(prefix=".host-", dir=place.parent)
+    fd, name = tempfile.mkstemp(prefix=f".{place.stem}-", dir=place.parent)
     try:
         with open(fd, "wb") as file:
             file.write(data)
         Path(name).rename(place)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            Path(name).unlink()
+        Path(name).unlink(missing_ok=True)
         raise

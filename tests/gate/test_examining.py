@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import OrderedDict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -212,6 +213,36 @@ def test_a_library_that_is_not_there_is_a_warning(world: World, monkeypatch: pyt
     assert [(row.verdict, row.path, row.reason) for row in rows if row.id == "secret"] == [
         ("warn", None, "no library")
     ]
+
+
+UNCONFINED = """
+import sys
+sys.path.insert(0, {root!r})
+from backends.trees import confine
+def refuse(*args):
+    raise OSError(1, "Operation not permitted")
+confine.enter = refuse
+from backends.gate.evidence import examiner
+examiner.main(int(sys.argv[1]), sys.argv[2])
+"""
+
+
+def test_what_cannot_be_confined_reads_nothing_and_that_is_a_warning(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "_answers", OrderedDict())
+    monkeypatch.setattr(gathering, "_examined", OrderedDict())
+    program = tmp_path / "unconfined.py"
+    program.write_text(UNCONFINED.format(root=str(support.ROOT)))
+    monkeypatch.setattr(examining, "EXAMINER", program)
+    lock = b'[[package]]\nname = "a"\nversion = "1"\n'
+    rows = world.checks(world.changed({b"a.py": f'aws = "{AWS}"\n'.encode(), b"uv.lock": lock}))
+    why = "no text is examined here: what would read it cannot be confined (Operation not permitted)"
+    assert [(row.verdict, row.path, row.reason) for row in rows if row.id == "secret"] == [
+        ("warn", None, why)
+    ]
+    told = [row.reason for row in rows if row.id == "lock-file" and row.path == b"uv.lock"]
+    assert f"what it changes is not known: {why}" in told
 
 
 def test_answers_are_kept_by_what_they_are_about(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,15 +40,17 @@ def main(fd: int, place: str) -> None:
         confined = confine.enter(fd, SECONDS, MEMORY)
     except OSError as error:
         confined = ""
-        lack = lack or f"nothing but its limits confines what searches: {error.strerror}"
+        lack = f"no text is examined here: what would read it cannot be confined ({error.strerror})"
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    _answer(answers, {"confined": confined, "lack": lack, "searches": detector is not None})
+    _answer(answers, {"confined": confined, "lack": lack, "searches": bool(detector and confined)})
     while line := requests.readline():
         wish = json.loads(line)
         old, new = _bytes(requests, wish["old"]), _bytes(requests, wish["new"])
         try:
-            if wish["what"] == "lock":
-                said: dict[str, Any] = locks.change(wish["name"], old, new)
+            if not confined:
+                said: dict[str, Any] = {"counts": {}, "rows": [], "note": lack}
+            elif wish["what"] == "lock":
+                said = locks.change(wish["name"], old, new)
             elif detector is None:
                 said = {"rows": [], "note": lack}
             else:

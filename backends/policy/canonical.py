@@ -26,6 +26,12 @@ NET_MODES = ("deny", "allow", "host")
 OBSERVE = ("none", "writes", "all")
 HISTORY = ("full", "none")
 TREES = ("checkout", "overlay", "auto")
+RUNTIMES = ("auto", "crun", "runc", "gvisor")
+ACCELERATORS = ("hardware", "tcg")
+VMMS = ("auto", "microsandbox", "qemu")
+
+# Keys that came after the first boxes: left out where they hold this, as the policies before them have none.
+_LATER = {"runtime": "auto", "rootful": False, "accelerator": "hardware", "vmm": "auto"}
 
 
 def encode(policy: Policy) -> bytes:
@@ -41,6 +47,9 @@ def encode(policy: Policy) -> bytes:
     }
     if policy.review == ReviewPolicy():  # left out as below: most policies are older than this key
         del value["review"]
+    for key, usual in _LATER.items():
+        if value[key] == usual:
+            del value[key]
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.encode("ascii") + b"\n"
 
@@ -152,6 +161,12 @@ class _Table:
     def table(self, key: str) -> _Table:
         return _Table(*self._take(key))
 
+    def text_if_any(self, key: str, allowed: tuple[str, ...]) -> str:
+        return self.text(key, allowed) if key in self._left else str(_LATER[key])
+
+    def flag_if_any(self, key: str) -> bool:
+        return self.flag(key) if key in self._left else bool(_LATER[key])
+
     def review(self) -> ReviewPolicy:
         if "review" not in self._left:
             return ReviewPolicy()
@@ -208,6 +223,10 @@ def _policy(table: _Table) -> Policy:
         services=table.pairs("services"),
         secrets=table.texts("secrets"),
         review=table.review(),
+        runtime=table.text_if_any("runtime", RUNTIMES),
+        rootful=table.flag_if_any("rootful"),
+        accelerator=table.text_if_any("accelerator", ACCELERATORS),
+        vmm=table.text_if_any("vmm", VMMS),
     )
     for part in (fs, net, env, resources, table):
         part.end()

@@ -55,9 +55,19 @@ def misfits(policy: Policy, tier: str) -> tuple[Misfit, ...]:
             Misfit(
                 "image",
                 f"the {tier} tier runs the host's own programs, not an image",
-                "leave out image: this version runs none",
+                "use --tier container or microvm, or leave image out",
             )
         )
+    for key, differs, only in (
+        ("runtime", policy.runtime != "auto", "container"),
+        ("rootful", policy.rootful, "container"),
+        ("accelerator", policy.accelerator != "hardware", "microvm"),
+        ("vmm", policy.vmm != "auto", "microvm"),
+    ):
+        if differs and tier != only:
+            found.append(
+                Misfit(key, f"the {tier} tier has no {key}", f"use --tier {only}, or leave {key} out")
+            )
     for key, stated in (("services", policy.services), ("secrets", policy.secrets)):
         if stated:
             found.append(

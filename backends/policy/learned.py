@@ -156,6 +156,9 @@ def profile(name: str, policy: Policy, rows: Sequence[Use], about: str) -> str:
     lines += ["", f"[profiles.{name}]", 'extends = "default"', f"tier = {json.dumps(policy.tier)}"]
     for path in ("history", "observe", "debug"):
         lines.append(f"{path} = {_bare(path, policy)}")
+    for path in ("image", "runtime", "rootful", "accelerator", "vmm"):
+        if value_of(policy, path) != schema.BY_PATH[path].default:
+            lines.append(f"{path} = {_bare(path, policy)}")
     lines += ["", f"[profiles.{name}.fs]"]
     read = _listed(rows, "fs.read")
     write = _listed(rows, "fs.write")

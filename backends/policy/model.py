@@ -70,7 +70,11 @@ class Policy(NamedTuple):
     net: NetPolicy
     env: EnvPolicy
     resources: Resources
-    image: str
+    image: str  # NAME@sha256:DIGEST once a box is made of it
     services: tuple[tuple[str, str], ...]
     secrets: tuple[str, ...]
     review: ReviewPolicy = ReviewPolicy()
+    runtime: str = "auto"  # of tier container: what starts its processes
+    rootful: bool = False  # of tier container: permits a box whose engine runs as root
+    accelerator: str = "hardware"  # of tier microvm; tcg: a processor that is emulated
+    vmm: str = "auto"  # of tier microvm: what runs the guest

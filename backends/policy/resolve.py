@@ -288,6 +288,10 @@ def _policy(name: str, draft: Draft, settled: grants.Settled) -> tuple[Policy, d
         services=pairs("services"),
         secrets=entries("secrets"),
         review=ReviewPolicy(str(scalar("review.file"))),
+        runtime=str(scalar("runtime")),
+        rootful=bool(scalar("rootful")),
+        accelerator=str(scalar("accelerator")),
+        vmm=str(scalar("vmm")),
     )
     return policy, dict(sorted(sources.items()))
 

@@ -6,7 +6,7 @@ second list of keys. The resolved counterpart is :class:`backends.policy.model.P
 
 from __future__ import annotations
 
-from backends.policy.canonical import HISTORY, NET_MODES, OBSERVE, TREES
+from backends.policy.canonical import ACCELERATORS, HISTORY, NET_MODES, OBSERVE, RUNTIMES, TREES, VMMS
 from backends.policy.model import TIERS, ReviewPolicy
 from backends.record import NamedTuple
 
@@ -170,7 +170,50 @@ KEYS: tuple[Key, ...] = (
     _limit("resources.tmp", "size", G, "Size of the private /tmp, which is held in memory.", unlimited=False),
     _limit("resources.shm", "size", 256 * M, "Size of the private /dev/shm.", unlimited=False),
     _limit("resources.disk", "size", 20 * G, "Growth of the box's tree, repository, home and journal."),
-    Key("image", "text", "", "Image for the container and microvm tiers.", NEVER),
+    Key(
+        "image",
+        "text",
+        "",
+        "Image for the container and microvm tiers, by a name that `cloche image ls` shows. A box keeps the "
+        "one of that name when it is made: its policy holds `NAME@sha256:DIGEST`.",
+        NEVER,
+    ),
+    Key(
+        "runtime",
+        "choice",
+        "auto",
+        "Of the container tier, what starts its processes: `crun`, `runc`, or `gvisor`, whose kernel is a "
+        "program between the box and the host's. `auto` takes crun, or runc where crun cannot run here; "
+        "never gvisor.",
+        NEVER,
+        RUNTIMES,
+    ),
+    Key(
+        "rootful",
+        "flag",
+        False,
+        "Permits a box of the container tier whose engine runs as root, and says so wherever the box is "
+        "shown. Without it, root cannot have that tier.",
+        LESS,
+    ),
+    Key(
+        "accelerator",
+        "choice",
+        "hardware",
+        "Of the microvm tier: `hardware` is the processor's own virtualization, `tcg` a processor that is "
+        "emulated, about 13 times slower, with no promise of isolation. It is never taken unasked.",
+        LESS,
+        ACCELERATORS,
+    ),
+    Key(
+        "vmm",
+        "choice",
+        "auto",
+        "Of the microvm tier, what runs the guest: `microsandbox` or `qemu`. `auto` takes the first that "
+        "booted a guest here.",
+        NEVER,
+        VMMS,
+    ),
     Key(
         "services",
         "table",

@@ -67,7 +67,7 @@ def policy_refusals(policy: Policy) -> Iterable[Refusal]:
         yield Refusal(
             "image",
             "this tier runs the host's programs, not an image",
-            "leave out image: this version runs none",
+            "use --tier container or microvm, or leave image out",
         )
     for key, stated in (("services", policy.services), ("secrets", policy.secrets)):
         if stated:

@@ -85,6 +85,10 @@ policies = st.builds(
     services=tables,
     secrets=lists,
     review=st.builds(ReviewPolicy, file=texts),
+    runtime=st.sampled_from(canonical.RUNTIMES),
+    rootful=st.booleans(),
+    accelerator=st.sampled_from(canonical.ACCELERATORS),
+    vmm=st.sampled_from(canonical.VMMS),
 )
 
 
@@ -143,6 +147,9 @@ def _changed(**changes: object) -> bytes:
         (_changed(version=2), "another version"),
         (_changed(version=True), "version"),
         (_changed(color="red"), "unknown key color"),
+        (_changed(runtime="docker"), "runtime is not one of"),
+        (_changed(rootful="yes"), "rootful is neither"),
+        (_changed(vmm="auto"), "canonical form"),
         (_changed(net__speed=1), "unknown key net.speed"),
         (_changed(fs=[]), "fs is not an object"),
         (_changed(fs__read="/usr"), "fs.read is not a list"),

@@ -108,6 +108,12 @@ def test_auto_takes_the_cheapest_tier_that_fits_and_never_workspace() -> None:
     assert fit.candidates(EXAMPLE._replace(net=NetPolicy("host", (), True, True))) == ("process",)
     assert fit.candidates(EXAMPLE._replace(net=NetPolicy("deny", (), False, True))) == ("process",)
     assert fit.candidates(EXAMPLE._replace(image="debian")) == ("container", "microvm")
+    image = EXAMPLE._replace(image="debian")
+    assert fit.candidates(image._replace(runtime="gvisor")) == ("container",)
+    assert fit.candidates(image._replace(rootful=True)) == ("container",)
+    assert fit.candidates(image._replace(vmm="qemu")) == ("microvm",)
+    assert fit.candidates(image._replace(accelerator="tcg")) == ("microvm",)
+    assert fit.candidates(EXAMPLE._replace(runtime="runc")) == ()
     assert set(fit.AUTO_ORDER) == set(TIERS) - {"workspace"}
 
 

@@ -28,6 +28,10 @@ history = "full"
 observe = "none"
 debug = true
 image = "evil"
+runtime = "crun"
+rootful = true
+accelerator = "tcg"
+vmm = "qemu"
 secrets = ["NPM"]
 services = { web = "sh" }
 fs = { read = ["/", "~/.ssh"], write = ["/tmp"], deny = ["!~/.ssh", "!*"] }
@@ -221,6 +225,9 @@ def permits_no_more(new: Policy, old: Policy) -> bool:
         and new.debug <= old.debug
         and (new.history == "none" or old.history == "full")
         and (new.tier, new.image, new.profile, new.review) == (old.tier, old.image, old.profile, old.review)
+        and (new.runtime, new.vmm) == (old.runtime, old.vmm)
+        and new.rootful <= old.rootful
+        and (new.accelerator == "hardware" or old.accelerator == "tcg")
     )
 
 

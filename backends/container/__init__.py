@@ -1,0 +1,1 @@
+"""Podman: its private store, images, and the containers of tier ``container``."""

@@ -1,0 +1,149 @@
+"""Where Podman keeps what is Cloche's, and how it is called: a store of our own, files of our own, no daemon.
+
+Images lie below the state folder. Everything else (locks, the table of containers, sockets) lies below the
+runtime folder under a name that holds the boot, so that a reboot leaves no container that only seems to run.
+Nothing of the person's own Podman is read or written: neither its store nor its configuration.
+
+Lean: a steward imports it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from backends.boxes.layout import runtime_dir, state_dir
+from backends.container import userns
+from backends.errors import Refused
+from backends.record import NamedTuple
+
+SEARCH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
+_LONGEST = 50  # bytes of --runroot: podman refuses longer ones, since sockets lie below it (unix(7))
+
+_CONTAINERS = """\
+[containers]
+log_driver = "none"
+[engine]
+cgroup_manager = "cgroupfs"
+events_logger = "none"
+static_dir = "{run}/d"
+tmp_dir = "{run}/t"
+volume_path = "{run}/v"
+image_copy_tmp_dir = "{store}/tmp"
+"""
+_STORAGE = """\
+[storage]
+driver = "overlay"
+graphroot = "{store}/images"
+runroot = "{run}/r"
+"""
+_REGISTRIES = (
+    'unqualified-search-registries = []\nshort-name-mode = "disabled"\n'  # no name is ever looked up
+)
+_POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}\n'  # what is imported is named by its digest
+
+
+class Podman(NamedTuple):
+    """One way to call Podman. Made by :func:`prepare`."""
+
+    program: str
+    store: Path  # images; stays
+    run: Path  # everything else; of this boot
+
+    def argv(self, *words: str) -> list[str]:
+        """The command line for who is root of the right user namespace already (a steward; root)."""
+        own = ["--root", f"{self.store}/images", "--runroot", f"{self.run}/r", "--storage-driver", "overlay"]
+        return [self.program, *own, "--cgroup-manager", "cgroupfs", "--events-backend", "none", *words]
+
+    def outside(self, *words: str) -> list[str]:
+        """The command line for anybody else: it brings a user namespace, which ends with it."""
+        return [*launcher(), *self.argv(*words)] if os.geteuid() else self.argv(*words)
+
+    def environment(self) -> dict[str, str]:
+        """The whole environment of any call."""
+        return {
+            "PATH": SEARCH,
+            "HOME": str(self.run),
+            "LC_ALL": "C",
+            "XDG_RUNTIME_DIR": str(self.run),
+            "XDG_CONFIG_HOME": f"{self.run}/c",
+            "XDG_DATA_HOME": f"{self.run}/c",
+            "TMPDIR": f"{self.store}/tmp",  # noqa: S108 (a folder of ours)
+            "CONTAINERS_CONF": f"{self.run}/containers.conf",
+            "CONTAINERS_STORAGE_CONF": f"{self.run}/storage.conf",
+            "CONTAINERS_REGISTRIES_CONF": f"{self.run}/registries.conf",
+            **(userns.names() if os.geteuid() else {}),
+        }
+
+
+def launcher() -> list[str]:
+    """What runs a command line as root of a user namespace of its own (:mod:`backends.container.userns`)."""
+    import sys
+
+    return [sys.executable, "-I", "-S", userns.__file__]
+
+
+def find() -> str | None:
+    """Where podman(1) is, None when this host has none. Never Docker, whatever answers to its name."""
+    for folder in SEARCH.split(":"):
+        path = f"{folder}/podman"
+        if os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def store_dir() -> Path:
+    """Where the images lie; no name of a repository's boxes can be the same, it begins with a point."""
+    return state_dir() / ".podman"
+
+
+def prepare() -> Podman:
+    """Podman with its folders and configuration written. ``Refused`` where it cannot work at all."""
+    program = find()
+    if program is None:
+        raise Refused(
+            "there is no Podman",
+            "images and the container tier are Podman's, and no podman is in " + SEARCH,
+            "as root: apt-get install podman runc uidmap",
+            code="podman-absent",
+        )
+    if os.geteuid() and not userns.subordinate():
+        raise Refused(
+            "Podman cannot be used",
+            "you have no ids in /etc/subuid and /etc/subgid, and an image has files of many users",
+            "as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER",
+            code="no-subordinate-ids",
+        )
+    made = Podman(program, store_dir(), runtime_dir() / f"podman-{_boot()}")
+    if len(os.fsencode(made.run)) + 2 > _LONGEST:
+        raise Refused(
+            "Podman cannot be used",
+            f"{made.run} is longer than the {_LONGEST - 2} bytes that it allows",
+            "set XDG_RUNTIME_DIR to a shorter folder of yours, of mode 0700",
+            code="runtime-dir",
+        )
+    _write(made)
+    return made
+
+
+def _boot() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read(8)
+
+
+def _write(made: Podman) -> None:
+    for folder in (made.store / "images", made.store / "tmp", made.run / "c" / "containers", made.run / "r"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    texts = {
+        "containers.conf": _CONTAINERS.format(run=made.run, store=made.store),
+        "storage.conf": _STORAGE.format(run=made.run, store=made.store),
+        "registries.conf": _REGISTRIES,
+        "c/containers/policy.json": _POLICY,
+    }
+    for name, text in texts.items():
+        path = made.run / name
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        fresh = path.with_name(f"{path.name}.{os.getpid()}")
+        fresh.write_text(text, encoding="utf-8")
+        fresh.rename(path)  # another call may be reading it

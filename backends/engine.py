@@ -21,6 +21,7 @@ from backends.errors import ClocheError
 from backends.verbs.doctors import Doctors
 from backends.verbs.explains import Explains
 from backends.verbs.gates import Gates
+from backends.verbs.imaging import Imaging
 from backends.verbs.values import NewBox, RunResult, SessionHandle, Streams, Terminal
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "NewBox", "RunResult", "SessionHandle", "Streams", "Terminal"]
 
 
-class Engine(Explains, Gates, Doctors):
+class Engine(Explains, Gates, Doctors, Imaging):
     """The engine as seen from one folder, which decides the repository that bare names belong to."""
 
     def __init__(self, cwd: Path | None = None) -> None:

@@ -34,6 +34,7 @@ def _add(parser: argparse.ArgumentParser, param: Param) -> None:
         parser.add_argument(
             *param.names,
             dest=param.dest,
+            nargs=param.many or None,
             metavar=param.metavar or None,
             choices=choices,
             default=param.default,

@@ -58,7 +58,8 @@ def _usage(verb: Verb) -> str:
         if param.kind == "flag":
             words.append(f"[{param.names[0]}]")
         elif param.kind == "value":
-            words.append(f"[{param.names[0]} {param.metavar or '|'.join(param.choices)}]")
+            more = "..." if param.many else ""
+            words.append(f"[{param.names[0]} {param.metavar or '|'.join(param.choices)}{more}]")
         elif param.kind in ("rest", "after"):
             required = verb.name == "run"
             positionals.append("-- CMD..." if required else "[-- CMD...]")

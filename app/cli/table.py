@@ -7,6 +7,7 @@ from app.cli.table_compare import COMPARE_VERBS
 from app.cli.table_denials import DENIAL_VERBS
 from app.cli.table_doctor import DOCTOR_VERBS
 from app.cli.table_egress import EGRESS_VERBS
+from app.cli.table_image import IMAGE_VERBS
 from app.cli.table_matrix import MATRIX_VERBS
 from app.cli.table_request import REQUEST_VERBS
 from app.cli.table_review import REVIEW_VERBS
@@ -434,6 +435,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     *DOCTOR_VERBS,
     *MATRIX_VERBS,
+    *IMAGE_VERBS,
     Verb(
         "demo",
         "make and use",

@@ -16,7 +16,7 @@ class Param(NamedTuple):
     help: str
     kind: str = "value"
     metavar: str = ""
-    many: str = ""  # "?", "*", "+" for positionals
+    many: str = ""  # "?", "*", "+" for positionals; "+" for values
     choices: tuple[str, ...] = ()
     default: str | None = None
 

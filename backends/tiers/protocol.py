@@ -61,6 +61,17 @@ class BoxNetwork(NamedTuple):
         os.close(self.hosts)
 
 
+class BoxProxy(NamedTuple):
+    """How a box without a route reaches its list: the keeper serves ``listener`` as an HTTP proxy.
+
+    See ``backends/keeper/proxy.py``. The keeper closes it.
+    """
+
+    listener: socket.socket  # listening, TCP in the box's network namespace or a Unix socket
+    pins: Pins  # names as they were resolved for this launch (backends.tiers.networking.resolved)
+    own: tuple[str, ...]  # the host's own addresses (netlink.own_addresses), which no name opens
+
+
 class LiveBox(NamedTuple):
     """A box whose init is up and confined, waiting for spawn requests.
 
@@ -80,6 +91,7 @@ class LiveBox(NamedTuple):
     pid_namespace: int = 0  # inode of the box's process namespace, 0 where it shares the host's
     network: BoxNetwork | None = None  # of the tiers that hold a box to a list of destinations
     audit: socket.socket | None = None  # where root may hear what Landlock refuses
+    proxy: BoxProxy | None = None  # of the tiers whose only way out is a proxy
 
 
 class Tier(Protocol):

@@ -66,6 +66,7 @@ class GuestSpec(NamedTuple):
     uid: int  # that sessions run as, inside and (files of shares) outside
     gid: int
     home: str  # inside
+    files: tuple[tuple[str, str], ...]  # path and text of files that the box has beside its image's
     proxy: Path | None  # unix stream socket of the keeper's CONNECT proxy; None: no way out at all
     egress: tuple[str, ...]  # the rules that proxy holds, for a monitor with a packet filter of its own
 
@@ -107,17 +108,18 @@ class Command(NamedTuple):
 class Session(NamedTuple):
     """How the child that stands for a command behaves.
 
-    ``run`` is called in the forked child, in a session of its own. Its 0, 1, 2 are the command's streams, or
-    three times the slave of a terminal that is its controlling terminal, raw, and gets SIGWINCH. ``keep`` are
-    the further descriptors that it needs; everything else is closed. It forwards SIGHUP, SIGINT, SIGQUIT,
-    SIGTERM, SIGUSR1, SIGUSR2, and SIGWINCH as the new size. It ends by exec or by ``os._exit``; its code is
-    the command's: 126 cannot be executed, 127 not found, 128 + n ended by signal n. ``done`` is called in
-    the steward when the child is gone, however it ended: whatever still runs in the guest of that command's
-    process group must end.
+    ``run(report, kept)`` is called in the forked child, in a session of its own. Its 0, 1, 2 are the command's
+    streams, or three times the slave of a terminal that is its controlling terminal, raw, and gets SIGWINCH.
+    ``report`` is a pipe that closes on exec: closed (or the child executed something), the command runs;
+    ``errno:word`` written into it, it never ran. ``kept`` are ``keep`` under their new numbers, inheritable;
+    everything else is closed. It forwards SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, and SIGWINCH as
+    the new size. It ends by exec or by ``os._exit``; its code is the command's: 126 cannot be executed, 127
+    not found, 128 + n ended by signal n. ``done`` is called in the steward when the child is gone, however it
+    ended: whatever still runs in the guest of that command must end.
     """
 
-    run: Callable[[], None]
-    keep: tuple[int, ...]
+    run: Callable[[int, tuple[int, ...]], None]
+    keep: tuple[int, ...]  # the steward closes them after the fork
     done: Callable[[int], None]  # gets the wait status
 
 
@@ -137,6 +139,10 @@ class Guest(Protocol):
 
     def ready(self, fd: int, events: int) -> None:
         """One of :meth:`watched` is ready. ``OSError``: the guest is lost, the box ends."""
+        ...
+
+    def usage(self, number: int) -> tuple[float, float, int] | None:
+        """User and system seconds and peak bytes of an ended command, as the guest says; None: it does not."""
         ...
 
     def freeze(self, done: Callable[[int], None]) -> None:
@@ -173,10 +179,11 @@ class Vmm(Protocol):
         """(kind, reason) of the denials that nobody can count with this monitor."""
         ...
 
-    def boot(self, spec: GuestSpec, limits: Limits) -> Guest:
+    def boot(self, spec: GuestSpec, limits: Limits, death: int) -> Guest:
         """In the steward: start the monitor and return when the guest takes commands.
 
-        ``Refused``: it did not, with what the monitor said; nothing of it is left then. Start the monitor by
+        ``death`` becomes readable when the keeper goes: give up then. ``Refused``: it did not boot, with what
+        the monitor said; nothing of it is left then. Start the monitor by
         :func:`backends.microvm.monitor.start`: it is then no child of the steward (whose children are the
         box's sessions, and nothing else) but of the keeper, and does not outlive it.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from pathlib import Path
 
 from app.cli.context import Context
 from app.cli.render import age, size
@@ -43,10 +44,31 @@ def ls(context: Context, args: argparse.Namespace) -> int:
 
 
 def build(context: Context, args: argparse.Namespace) -> int:
-    """``cloche image build --from-host PROGRAM... --name NAME``."""
+    """``cloche image build [FOLDER] [--from-host PROGRAM...] --name NAME``."""
+    if bool(args.folder) == bool(args.from_host) or (args.from_host and args.file):
+        raise UsageError(
+            "it is not told what the image is made from",
+            "it is made from the Containerfile of a folder, or of programs of this host, and not of both",
+            "cloche image build FOLDER --name NAME, or with --from-host python3 git in place of FOLDER",
+            code="usage",
+        )
     if not args.name:
-        raise _no_name("cloche image build --from-host python3 git --name NAME")
-    return _made(context, context.engine.image_from_host(args.from_host, args.name, not args.no_shell))
+        raise _no_name(f"cloche image build {args.folder or '--from-host ' + args.from_host[0]} --name NAME")
+    if args.from_host:
+        return _made(context, context.engine.image_from_host(args.from_host, args.name, not args.no_shell))
+    file = Path(args.file) if args.file else None
+    return _made(context, context.engine.build_image(Path(args.folder), file, args.name, args.rootful))
+
+
+def take(context: Context, args: argparse.Namespace) -> int:
+    """``cloche image import FILE --name NAME``."""
+    if not args.name:
+        raise _no_name(f"cloche image import {args.file} --name NAME")
+    row = context.engine.import_image(Path(args.file), args.name)
+    if context.json:
+        context.document(image=row)
+        return 0
+    return _made(context, Built(row, ()))
 
 
 def rm(context: Context, args: argparse.Namespace) -> int:

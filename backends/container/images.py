@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from backends.container import images_export
 from backends.container.podman import Podman, prepare
 from backends.errors import ClocheError, Refused, UsageError
 from backends.record import NamedTuple
@@ -129,10 +130,14 @@ def _image(podman: Podman, row: dict[str, Any]) -> Image:
 
 
 def find(ref: str, podman: Podman | None = None) -> Image:
-    """The image that ``ref`` names: a name, a digest, or 12 or more of its first digits.
+    """The image that ``ref`` names: a name, a digest, 12 or more of its first digits, or ``NAME@DIGEST``.
 
-    ``Refused``, code "no-such-image", when there is none, ``UsageError`` when several begin so.
+    Of the last one the digest counts. ``Refused``, code "no-such-image" ("image-gone" for a whole digest
+    behind a name), when there is none, ``UsageError`` when several begin so.
     """
+    _, at, digest = ref.partition("@")
+    if at:
+        return pinned(digest, podman)
     images = listing(podman)
     digits = ref.removeprefix("sha256:")
     found = [image for image in images if _named(image, ref)]
@@ -255,3 +260,4 @@ def remove(image: Image) -> None:
     podman = prepare()
     call(podman, "rmi", "--force=false", *(image.names or (image.hex,)), doing="removing the image")
     forget(podman, image.hex)
+    images_export.forget(image.hex)

@@ -54,32 +54,11 @@ def link(target: str) -> Entry:
     return Entry("link", 0o777, target=target)
 
 
-def write_layer(entries: Mapping[str, Entry], out: Path) -> str:
-    """Write the layer as a tar file and return its SHA-256. ``OSError`` for a file that cannot be read."""
-    with out.open("wb") as raw:
-        told = _Told(raw)
-        with tarfile.open(fileobj=told, mode="w", format=tarfile.GNU_FORMAT) as tar:
-            for path in sorted(entries):
-                _add(tar, path, entries[path])
-        return told.digest.hexdigest()
-
-
-class _Told(io.RawIOBase):
-    """Writes on, and digests what is written."""
-
-    def __init__(self, out: IO[bytes]) -> None:
-        self.out = out
-        self.digest = sha256()
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.out.tell()
-
-    def write(self, data: bytes) -> int:  # type: ignore[override]
-        self.digest.update(data)
-        return self.out.write(data)
+def write_layer(entries: Mapping[str, Entry], out: Path) -> None:
+    """Write the layer as a tar file. ``OSError`` for a file that cannot be read, or became shorter."""
+    with tarfile.open(out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for path in sorted(entries):
+            _add(tar, path, entries[path])
 
 
 def _add(tar: tarfile.TarFile, path: str, entry: Entry) -> None:
@@ -99,7 +78,7 @@ def _add(tar: tarfile.TarFile, path: str, entry: Entry) -> None:
     else:
         info.size = entry.size
         with open(entry.source, "rb") as file:
-            tar.addfile(info, file)  # OSError when it became shorter meanwhile
+            tar.addfile(info, file)
 
 
 def write_archive(
@@ -112,28 +91,41 @@ def write_archive(
     """
     layer = out.with_name(out.name + ".layer")
     try:
-        diff = write_layer(entries, layer)
+        write_layer(entries, layer)
         newest = max((entry.mtime for entry in entries.values()), default=0)
-        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(newest))
-        config = {
-            "architecture": MACHINES.get(machine, machine),
-            "os": "linux",
-            "created": created,
-            "config": {"Env": [f"PATH={PATH}"], "Labels": dict(labels)},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{diff}"]},
-            "history": [{"created": created, "created_by": "cloche image build"}],
-        }
-        described = _json(config)
-        ident = sha256(described).hexdigest()
-        manifest = [{"Config": f"{ident}.json", "RepoTags": [name], "Layers": [f"{diff}.tar"]}]
-        with tarfile.open(out, mode="w", format=tarfile.GNU_FORMAT) as tar:
-            _add(tar, "manifest.json", text(_json(manifest).decode()))
-            _add(tar, f"{ident}.json", text(described.decode()))
-            whole = Entry("file", 0o644, source=str(layer), size=layer.stat().st_size)
-            _add(tar, f"{diff}.tar", whole)
-        return ident
+        return wrap(layer, out, name=name, machine=machine, labels=labels, newest=newest)
     finally:
         layer.unlink(missing_ok=True)
+
+
+def wrap(layer: Path, out: Path, *, name: str, machine: str, labels: Mapping[str, str], newest: int) -> str:
+    """Write a Docker image archive around ``layer``, a tar file; ``newest``: the date that it gets."""
+    with layer.open("rb") as file:
+        diff = _digest(file)
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(newest))
+    config = {
+        "architecture": MACHINES.get(machine, machine),
+        "os": "linux",
+        "created": created,
+        "config": {"Env": [f"PATH={PATH}"], "Labels": dict(labels)},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{diff}"]},
+        "history": [{"created": created, "created_by": "cloche image"}],
+    }
+    described = _json(config)
+    ident = sha256(described).hexdigest()
+    manifest = [{"Config": f"{ident}.json", "RepoTags": [name], "Layers": [f"{diff}.tar"]}]
+    with tarfile.open(out, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        _add(tar, "manifest.json", text(_json(manifest).decode()))
+        _add(tar, f"{ident}.json", text(described.decode()))
+        _add(tar, f"{diff}.tar", Entry("file", source=str(layer), size=layer.stat().st_size))
+    return ident
+
+
+def _digest(file: IO[bytes]) -> str:
+    made = sha256()
+    while block := file.read(_BLOCK):
+        made.update(block)
+    return made.hexdigest()
 
 
 def _json(value: object) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from backends.boxes import store
 from backends.container import images
@@ -23,6 +25,22 @@ def from_host(programs: Sequence[str], name: str, shell: bool) -> Built:
     authority.require_outside("image build")
     image, left = images.from_host(programs, name, shell)
     return Built(_row(image, users()), left)
+
+
+def build(folder: Path, file: Path | None, name: str, rootful: bool) -> Built:
+    """See ``Engine.build_image``."""
+    authority.require_outside("image build")
+    from backends.container import images_build
+
+    return Built(_row(images_build.build(folder, file, name, rootful), users()), ())
+
+
+def take(path: Path, name: str) -> ImageRow:
+    """See ``Engine.import_image``."""
+    authority.require_outside("image import")
+    from backends.container import images_import
+
+    return _row(images_import.import_file(path, name), users())
 
 
 def remove(ref: str) -> ImageRow:
@@ -46,8 +64,12 @@ def users() -> dict[str, list[str]]:
     """The keys of the boxes of all repositories, by the digest of the image that each was made for."""
     found: dict[str, list[str]] = {}
     for entry in store.entries():
-        digest = getattr(entry.manifest, "image_digest", "")
-        if digest:
+        try:
+            image = str(json.loads(entry.paths.policy.read_bytes()).get("image", ""))
+        except (OSError, ValueError, AttributeError):
+            continue  # such a box is told of by cloche doctor, and none of it starts
+        _, at, digest = image.partition("@")
+        if at:
             found.setdefault(digest, []).append(entry.paths.key)
     return found
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from backends.snapshots_images import Built, ImageRow
 
 
@@ -27,6 +29,24 @@ class Imaging:
         from backends.verbs import images
 
         return images.from_host(programs, name, shell)
+
+    def build_image(self, folder: Path, file: Path | None, name: str, rootful: bool = False) -> Built:
+        """Build a Containerfile without a network, from images of the store alone; ``folder`` is its context.
+
+        ``Refused`` as root without ``rootful``, ``ClocheError`` with Podman's words when a step fails.
+        """
+        from backends.verbs import images
+
+        return images.build(folder, file, name, rootful)
+
+    def import_image(self, path: Path, name: str) -> ImageRow:
+        """Take a Docker archive, an OCI archive or a tar file of a root into the store, as ``name`` alone.
+
+        ``UsageError`` for a file that is none of them. Names that the archive gives itself are not used.
+        """
+        from backends.verbs import images
+
+        return images.take(path, name)
 
     def remove_image(self, ref: str) -> ImageRow:
         """Remove an image with all its names. ``Busy`` while boxes need exactly it."""

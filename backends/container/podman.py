@@ -26,6 +26,7 @@ log_driver = "none"
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "none"
+lock_type = "file"
 static_dir = "{run}/d"
 tmp_dir = "{run}/t"
 volume_path = "{run}/v"

@@ -41,11 +41,20 @@ class Census:
         return len(self.processes)
 
 
+_beside: list[int] = []
+
+
+def beside(pids: Iterable[int]) -> None:
+    """From which processes the box's descend besides init: where init is a steward of the host, the first
+    one inside, to which orphans are handed. It is none of them itself. A keeper has one box."""
+    _beside[:] = pids
+
+
 def take(init: int) -> Census:
     """Scan /proc for everything below ``init``."""
     now = procfs.scan()
     found: dict[int, Process] = {}
-    queue = list(now.children.get(init, ()))
+    queue = [child for root in (init, *_beside) for child in now.children.get(root, ())]
     while queue:
         pid = queue.pop()
         queue.extend(now.children.get(pid, ()))
@@ -60,6 +69,9 @@ def glance(init: int, known: Iterable[ProcessId] = ()) -> Census:
     born in the moment of the look may be missing. One of ``known`` that lives is not.
     """
     stats = procfs.near(init)
+    for root in _beside:
+        more = procfs.near(root)
+        stats = None if more is None or stats is None else {**stats, **more}
     if stats is None:
         return take(init)
     found = {pid: process for pid, stat in stats.items() if (process := _process(stat)) is not None}
@@ -94,8 +106,12 @@ def _rss_of_threads(pid: int) -> int:
     return max((stat.rss for stat in found if stat), default=0)
 
 
-def children(pid: int) -> bool:
-    """Whether a single-threaded process has children, zombies included."""
+def children(init: int) -> bool:
+    """Whether init, which has one thread, has children, zombies included, or what stands beside it has."""
+    return any(map(_children, (init, *_beside)))
+
+
+def _children(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:
             return bool(file.read(16).strip())

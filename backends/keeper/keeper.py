@@ -89,6 +89,7 @@ class Keeper:
         self._census: tuple[float, census.Census] | None = None
         self._over = False
         self.gate: Gate | None = None
+        census.beside(ident.pid for ident in box.beside)
         self.link = Link(loop, box.control, self._hear, self._link_lost, log.failure)
         self.egress = self._egress(box.network) if box.network is not None else None
         loop.add(box.pidfd, READ, self._init_ended)
@@ -385,7 +386,7 @@ class Keeper:
         except Full:
             self._kill_init()
             return
-        self.loop.later(END_PATIENCE, self._kill_init)
+        self.loop.later(self.box.end_patience or END_PATIENCE, self._kill_init)
 
     def _kill_init(self) -> None:
         if not self._over:
@@ -405,15 +406,21 @@ class Keeper:
         self.link.close()
         if self.egress is not None:
             self.egress.close()  # before the sweep, which ends whatever child is left
-        self._sweep(SWEEPS)
+        self._sweep(SWEEPS, time.monotonic() + self.box.end_patience)
 
-    def _sweep(self, rounds: int) -> None:
-        """What a box without a pid namespace leaves is handed to us (child subreaper): end it too."""
+    def _sweep(self, rounds: int, patience: float) -> None:
+        """What a box without a pid namespace leaves is handed to us (child subreaper): end it too.
+
+        Until ``patience`` (monotonic) it may end by itself: what a steward leaves is at work to remove a box.
+        """
         left = _reap_and_list()
+        if left and time.monotonic() < patience:
+            self.loop.later(0.01, lambda: self._sweep(rounds, patience))
+            return
         for process in left:
             census.send(process.ident, signal.SIGKILL)
         if left and rounds > 0:
-            self.loop.later(0.01, lambda: self._sweep(rounds - 1))
+            self.loop.later(0.01, lambda: self._sweep(rounds - 1, patience))
             return
         if left:
             self.log.note(f"{len(left)} processes do not end")

@@ -42,7 +42,7 @@ class Requests:
         self._stops: list[tuple[Client, object]] = []
         self._watched: set[Client] = set()
         self._freezer = _Freezer(keeper)
-        self._shell_path = _best_shell(keeper.spec.policy)
+        self._shell_path = keeper.box.shell or _best_shell(keeper.spec.policy)
         self._operations: dict[str, tuple[Handler, int]] = {
             "hello": (self._hello, 0),
             "run": (self._run, 3),

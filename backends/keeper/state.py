@@ -109,6 +109,8 @@ class Live:
             "inside_tree": box.inside_tree,
             "inside_home": box.inside_home,
             "cgroups": list(box.cgroups),
+            "beside": [ident._asdict() for ident in box.beside],
+            "facts": dict(box.facts),
             **more,
         }
         self._write()

@@ -12,6 +12,8 @@ MODULES: dict[str, str] = {
     "workspace": "backends.tiers.workspace",
     "process": "backends.tiers.process",
     "supervised": "backends.tiers.supervised",
+    "container": "backends.tiers.container",
+    "microvm": "backends.tiers.microvm",
 }
 
 

@@ -91,6 +91,12 @@ class LiveBox(NamedTuple):
     pid_namespace: int = 0  # inode of the box's process namespace, 0 where it shares the host's
     network: BoxNetwork | None = None  # of the tiers that hold a box to a list of destinations
     audit: socket.socket | None = None  # where root may hear what Landlock refuses
+    # Where the init is a steward of the host: from which processes the box's descend besides (the first one
+    # inside), how long the steward may take to end the box, the shell inside, and what else is to be told.
+    beside: tuple[ProcessId, ...] = ()
+    end_patience: float = 0.0  # seconds; 0: the usual time
+    shell: str = ""  # "": the keeper looks for one
+    facts: tuple[tuple[str, str], ...] = ()  # runtime, image, kernel: names and values for people
     proxy: BoxProxy | None = None  # of the tiers whose only way out is a proxy
 
 

@@ -25,6 +25,13 @@ PATIENCE = 20.0  # seconds of one probe
 RETRY = 600.0  # seconds after which a host that could not is asked again
 PROBE = Path(__file__).with_name("overlay_probe.py")
 
+# Tiers that show a box one folder, whatever this host can do.
+_WITHOUT = {
+    "workspace": "the workspace tier has no mounts of its own",
+    "container": "a container is shown the box's files as one folder",
+    "microvm": "a guest sees the box's files as one folder",
+}
+
 
 class Choice(NamedTuple):
     """The provider and one sentence that says why this one."""
@@ -48,7 +55,7 @@ def choose(wanted: str, tier: str, paths: BoxPaths) -> Choice:
     """
     if wanted == CHECKOUT:
         return Choice(CHECKOUT, 'tree = "checkout" in the policy')
-    verdict = Verdict(False, f"the {tier} tier has no mounts of its own") if tier == "workspace" else None
+    verdict = Verdict(False, _WITHOUT[tier]) if tier in _WITHOUT else None
     verdict = verdict or probe(paths)
     if verdict.works:
         return Choice(OVERLAY, verdict.evidence)

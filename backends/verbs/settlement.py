@@ -50,8 +50,25 @@ def settle(
         protected=(Path(place.common_dir), paths.root),
     )
     resolved = with_proved_tier(resolved, executed=request.tier == "auto")
+    resolved = _pinned(resolved)
     text = canonical.encode(resolved.policy)
     return Settled(resolved.policy, text, canonical.digest(text), explain.encode_sources(resolved.sources))
+
+
+def _pinned(resolved: Resolved) -> Resolved:
+    """``resolved`` with its image as ``NAME@sha256:DIGEST``; ``Refused`` where there is none of that name.
+
+    What the name means later is another matter: the box runs what was agreed on.
+    """
+    named = resolved.policy.image
+    if not named:
+        return resolved
+    from backends.container import images
+
+    name, at, digest = named.partition("@")
+    image = images.pinned(digest) if at else images.find(named)
+    name = name if at or named not in (image.digest, image.hex) else (image.names or (named,))[0]
+    return resolved._replace(policy=resolved.policy._replace(image=f"{name}@{image.digest}"))
 
 
 def _file_of_base(place: Source, base: Callable[[], Base], rev: str) -> tuple[str, bytes] | None:

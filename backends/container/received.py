@@ -1,0 +1,231 @@
+"""What a box of tier ``container`` received: each key as requested, enforced, missing, by which means."""
+
+from __future__ import annotations
+
+from backends.container.inspection import Seen
+from backends.container.steward import Order
+from backends.policy.model import Policy
+from backends.record import NamedTuple
+from backends.tiers.limits import NOT_ENFORCED, size
+from backends.tiers.protocol import LaunchSpec
+from backends.values import Enforcement, NotObserved
+
+ROOTFUL = "rootful: Podman runs as root on the host"
+_MEANS = {"cpu": "RLIMIT_CPU", "file_size": "RLIMIT_FSIZE", "files": "RLIMIT_NOFILE"}
+_KERNEL_ALONE = "in a container the kernel refuses alone and tells the program alone"
+
+
+class Told(NamedTuple):
+    """What the steward told of its launch."""
+
+    runtime: str
+    seen: Seen
+    groups: dict[str, str]
+    rootful: bool
+
+
+def not_observed() -> tuple[NotObserved, ...]:
+    """The kinds of refusal that this tier cannot see."""
+    return tuple(
+        NotObserved(kind, _KERNEL_ALONE)
+        for kind in ("fs-read", "fs-write", "exec", "net", "dns", "socket", "syscall", "limit")
+    )
+
+
+def facts(policy: Policy, order: Order, told: Told) -> tuple[tuple[str, str], ...]:
+    """What is told of the box wherever it is shown."""
+    name, _, digest = policy.image.rpartition("@")
+    return (
+        ("runtime", told.runtime),
+        ("engine", ROOTFUL if told.rootful else "rootless Podman"),
+        ("image", name),
+        ("image_digest", digest),
+        ("kernel", told.seen.texts.get("kernel", "").strip()),
+    )
+
+
+def enforcement(spec: LaunchSpec, order: Order, told: Told) -> tuple[Enforcement, ...]:
+    """A row for every key that was asked for."""
+    policy = spec.policy
+    name, _, digest = policy.image.rpartition("@")
+    rows = [
+        Enforcement(
+            "image", name or policy.image, digest, "", "Podman, by digest, never pulled", "write-outside"
+        ),
+        Enforcement(
+            "runtime",
+            policy.runtime,
+            told.runtime,
+            "",
+            "the first that started this container",
+            "capabilities",
+        ),
+        Enforcement(
+            "rootful",
+            "true" if policy.rootful else "false",
+            ROOTFUL if told.rootful else "rootless: the person's subordinate ids",
+            "whoever gets out of the container is root on the host" if told.rootful else "",
+            "user namespace",
+            "",
+        ),
+        Enforcement(
+            "fs.read",
+            f"{len(policy.fs.read)} paths",
+            "none of the host: the image's own files, read-only",
+            "host paths of the profile are not mounted into an image" if policy.fs.read else "",
+            "read-only root",
+            "write-outside",
+        ),
+        Enforcement(
+            "fs.write",
+            f"{len(policy.fs.write)} paths beside the box's own",
+            "the box's own folders only",
+            "host paths of the profile are not mounted into an image" if policy.fs.write else "",
+            "bind mounts, nosuid, nodev",
+            "work-inside",
+        ),
+        Enforcement(
+            "fs.deny", f"{len(policy.fs.deny)} paths", "absent", "", "nothing of the host is there", ""
+        ),
+        Enforcement(
+            "net.mode",
+            policy.net.mode,
+            "no network: an empty namespace",
+            "",
+            "network namespace",
+            "network",
+        ),
+        Enforcement(
+            "net.unix",
+            "true" if policy.net.unix else "false",
+            "inside only; the host's are absent" if policy.net.unix else "refused",
+            "",
+            "network namespace, no host folder" if policy.net.unix else "seccomp",
+            "network",
+        ),
+        Enforcement(
+            "syscalls",
+            "the table of refused calls" + (", debugger's calls allowed inside" if policy.debug else ""),
+            "refused for every process of the box",
+            _unknown_calls(),
+            "seccomp, no_new_privs",
+            "mount, user-namespace, set-id",
+        ),
+        Enforcement(
+            "privileges",
+            "none",
+            f"uid {spec.payload_uid} outside, {order.process.uid} inside, no capabilities",
+            "",
+            "user namespace, no_new_privs, set-id bits refused",
+            "capabilities, set-id",
+        ),
+        Enforcement(
+            "env",
+            f"{len(policy.env.passed)} names passed, {len(policy.env.set)} set",
+            "everything else is cleared",
+            "",
+            "a new environment for each session",
+            "",
+        ),
+        *_limits(policy, told),
+    ]
+    return tuple(rows)
+
+
+def _unknown_calls() -> str:
+    return "calls that the host's libseccomp has no name for are not filtered"
+
+
+def _limits(policy: Policy, told: Told) -> list[Enforcement]:
+    """From what a session saw of its limits, and what its control groups say."""
+    resources = policy.resources
+    inside = limits_inside(told.seen.texts.get("limits", ""))
+    rows = []
+    if resources.procs is not None:
+        means = []
+        if inside.get("Max processes") == str(resources.procs):
+            means.append("RLIMIT_NPROC in the box's user namespace")
+        if told.groups.get("pids") == str(resources.procs):
+            means.append("cgroup pids")
+        rows.append(
+            _row("procs", str(resources.procs), means, "Podman's --pids-limit has no control group here")
+        )
+    if resources.mem is not None:
+        held = told.groups.get("memory") == str(resources.mem)
+        data = inside.get("Max data size") == str(resources.mem)
+        rows.append(
+            Enforcement(
+                "resources.mem",
+                size(resources.mem),
+                f"{size(resources.mem)} in the box"
+                if held
+                else f"soft: {size(resources.mem)} in each process"
+                if data
+                else NOT_ENFORCED,
+                ""
+                if held
+                else "the sum over the box is not enforced: Podman's --memory has no control group here",
+                "cgroup memory" if held else "RLIMIT_DATA" if data else "",
+                "limits",
+            )
+        )
+    if resources.wall is not None:
+        rows.append(_row("wall", f"{resources.wall} s", ["keeper's timer, SIGKILL"], ""))
+    for key, title, value in (
+        ("cpu", "Max cpu time", resources.cpu),
+        ("file_size", "Max file size", resources.file_size),
+        ("files", "Max open files", resources.files),
+    ):
+        if value is None:
+            continue
+        shown = size(value) if key == "file_size" else str(value)
+        got = inside.get(title, "")
+        means = _MEANS[key]
+        enforced = "each process" if got == str(value) else f"{got} in each process"
+        missing = "" if got == str(value) else f"the host's own limits allow {got or 'nothing that is known'}"
+        rows.append(Enforcement(f"resources.{key}", shown, enforced, missing, means, "limits"))
+    sizes = inspection_sizes(told.seen.texts.get("sizes", ""))
+    for key, place, value in (("tmp", "/tmp", resources.tmp), ("shm", "/dev/shm", resources.shm)):  # noqa: S108
+        got_kib = sizes.get(place)
+        fits = got_kib is not None and got_kib * 1024 <= value + 4096
+        rows.append(
+            Enforcement(
+                f"resources.{key}",
+                size(value),
+                size(value) if fits else NOT_ENFORCED,
+                "" if fits else f"{place} inside has another size: {got_kib} KiB",
+                "size of the private tmpfs" if fits else "",
+                "sizes",
+            )
+        )
+    if resources.disk is not None:
+        why = "the host's file system has no quota that this tier can set"
+        rows.append(Enforcement("resources.disk", size(resources.disk), NOT_ENFORCED, why, "", ""))
+    return rows
+
+
+def _row(key: str, requested: str, means: list[str], why: str) -> Enforcement:
+    enforced = f"{requested} in the box" if means else NOT_ENFORCED
+    return Enforcement(
+        f"resources.{key}", requested, enforced, "" if means else why, ", ".join(means), "limits"
+    )
+
+
+def limits_inside(text: str) -> dict[str, str]:
+    """Soft limits by title, from proc_pid_limits(5)."""
+    found = {}
+    for line in text.splitlines()[1:]:
+        title, rest = line[:25].strip(), line[25:].split()
+        if title and rest:
+            found[title] = rest[0]
+    return found
+
+
+def inspection_sizes(text: str) -> dict[str, int]:
+    """KiB by mount point, from df(1)."""
+    found = {}
+    for line in text.splitlines()[1:]:
+        words = line.split()
+        if len(words) >= 6 and words[1].isdecimal():
+            found[words[5]] = int(words[1])
+    return found

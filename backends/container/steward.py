@@ -1,0 +1,230 @@
+"""The steward of a container: Podman brings it up and takes it away, the runtime lets sessions into it.
+
+Podman's conmon(8) is not among the box's processes: it becomes the keeper's child, waits for the end of the
+container's first process and then has Podman remove the container, also when keeper and steward were killed.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any, NoReturn
+
+from backends.container import inspection, plan, userns
+from backends.container.inspection import Seen
+from backends.container.joining import Joiner, Process, Runtime
+from backends.container.plan import Plan
+from backends.container.podman import Podman
+from backends.errors import Refused
+from backends.keeper.init_session import Spawn, Started
+from backends.kernel import namespaces, procfs
+from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, close_from, prctl
+from backends.record import NamedTuple
+from backends.steward.serving import Steward
+from backends.trees.remove import remove
+from backends.values import Claim, ProcessId
+
+STARTING = 60.0  # seconds for Podman to start a container
+ENDING = 10.0  # seconds for Podman to remove one
+_WORDS = 600
+
+
+class Order(NamedTuple):
+    """What a steward of a container is made for."""
+
+    podman: Podman
+    env: dict[str, str]  # of every call of Podman
+    plan: Plan
+    runtimes: tuple[str, ...]  # names to try in turn
+    process: Process
+    box: str
+    tree: str  # inside
+    home: str  # inside
+    rootful: bool
+
+
+class ContainerSteward(Steward):
+    def __init__(self, control: socket.socket, death: int, order: Order) -> None:
+        super().__init__(control, death, order.box)
+        self._order = order
+        self._container = ""
+        self._first: ProcessId | None = None
+        self._first_fd = -1
+        self._conmon_fd = -1
+        self._joiner: Joiner | None = None
+        self._seen: Seen | None = None
+
+    # ---- up
+
+    def bring_up(self) -> dict[str, Any]:
+        if os.geteuid():
+            userns.enter()
+        from backends.container import runtimes
+
+        tried: list[str] = []
+        for name in self._order.runtimes:
+            runtime = runtimes.known(self._order.podman, name, rootful=self._order.rootful)
+            if runtime is None:
+                tried.append(f"{name}: not on this host")
+                continue
+            why = self._run(runtime)
+            if not why:
+                return self._facts(runtime)
+            tried.append(f"{name}: {why}")
+        raise Refused(
+            f"the container tier cannot start box {self._order.box}",
+            "; ".join(tried),
+            runtimes.REMEDY,
+            code="launch-container",
+        )
+
+    def _run(self, runtime: Runtime) -> str:
+        """Start the container; "" when it runs, else why it does not."""
+        podman, wanted = self._order.podman, self._order.plan
+        words = podman.argv(*plan.run(wanted, runtime.program))
+        status, out, said = call(words, self._order.env, wanted.folder, self.death)
+        if status:
+            return said or f"podman ended with {status}"
+        self._container = out.strip().rpartition("\n")[2]
+        pid = _number(f"{wanted.folder}/first")
+        conmon = _number(f"{wanted.folder}/conmon")
+        self._first_fd = os.pidfd_open(pid)
+        self._first = procfs.identify(pid)
+        if self._first is None:
+            return "its first process ended at once"
+        try:
+            self._conmon_fd = os.pidfd_open(conmon)
+        except ProcessLookupError:
+            return "its monitor ended at once"
+        self._joiner = Joiner(runtime, self._container, self._order.process, wanted.folder, pid)
+        return ""
+
+    def _facts(self, runtime: Runtime) -> dict[str, Any]:
+        assert self._first is not None and self._joiner is not None
+        # Not before: Podman's monitor is to be the keeper's child, and sessions ours.
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self._seen = inspection.look(self._joiner, self._order.tree, self._order.home)
+        return {
+            "runtime": runtime.name,
+            "container": self._container,
+            "first": list(self._first),
+            "namespace": namespaces.inode(self._first.pid, "pid"),
+            "seen": self._seen._asdict(),
+            "groups": inspection.groups(self._first.pid),
+        }
+
+    def claims(self) -> tuple[Claim, ...]:
+        assert self._seen is not None
+        return inspection.claims(self._seen)
+
+    # ---- sessions
+
+    def start(self, spawn: Spawn, fds: tuple[int, ...]) -> Started:
+        assert self._joiner is not None
+        return self._joiner.start(spawn, fds)
+
+    def below(self) -> dict[int, procfs.Stat]:
+        now = procfs.scan()
+        me = now.stats[os.getpid()]
+        found = {one.pid: one for one in procfs.descendants(now, me.ident)}
+        if self._first is not None:
+            found.update({one.pid: one for one in procfs.descendants(now, self._first)})
+        return found
+
+    # ---- down
+
+    def gone(self) -> None:
+        """SIGKILL to the first process ends all the others (pid_namespaces(7)); then Podman's own removal."""
+        until = time.monotonic() + ENDING
+        if self._first_fd >= 0:
+            _kill(self._first_fd)
+            _wait(self._first_fd, until)
+        if self._conmon_fd >= 0:
+            _wait(self._conmon_fd, until)
+        podman, wanted = self._order.podman, self._order.plan
+        if self._container and os.path.isdir(f"{podman.store}/images/overlay-containers/{self._container}"):
+            words = podman.argv("rm", "--force", "--time=0", "--ignore", self._container)
+            call(words, self._order.env, wanted.folder)
+        remove(wanted.folder)
+
+
+def call(words: list[str], env: dict[str, str], folder: str, third: int = -1) -> tuple[int, str, str]:
+    """Run Podman with ``third`` as its descriptor 3; its exit code, what it printed, and its last words."""
+    out, said = os.path.join(folder, "podman.out"), os.path.join(folder, "podman.err")
+    pid = os.fork()
+    if pid == 0:
+        _podman(words, env, out, said, third)
+    pidfd = os.pidfd_open(pid)
+    try:
+        if not _wait(pidfd, time.monotonic() + STARTING):
+            _kill(pidfd)
+        _, status = os.waitpid(pid, 0)
+    finally:
+        os.close(pidfd)
+    texts = []
+    for path in (out, said):
+        with open(path, encoding="utf-8", errors="replace") as file:
+            texts.append(file.read(64 << 10).strip())
+    return os.waitstatus_to_exitcode(status), texts[0], _last(texts[1])
+
+
+def _podman(words: list[str], env: dict[str, str], out: str, said: str, third: int) -> NoReturn:
+    try:
+        made = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        fds = [os.open("/dev/null", os.O_RDONLY), os.open(out, made, 0o600), os.open(said, made, 0o600)]
+        if third >= 0:
+            fds.append(third)
+        high = []
+        for fd in fds:
+            while fd < 8:
+                fd = os.dup(fd)
+            high.append(fd)
+        for target, fd in enumerate(high):
+            os.dup2(fd, target)
+        close_from(len(high))
+        for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.umask(0o022)
+        os.execve(words[0], words, env)  # noqa: S606
+    finally:
+        os._exit(127)
+
+
+def _last(text: str) -> str:
+    """The last line that says something; the runtime's own words come wrapped in JSON now and then."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    found = next((line for line in reversed(lines) if line.startswith("Error:")), lines[-1] if lines else "")
+    try:
+        value = json.loads(found)
+        found = str(value.get("msg", found)) if isinstance(value, dict) else found
+    except ValueError:
+        return found.removeprefix("Error: ")[:_WORDS]
+    return found[:_WORDS]
+
+
+def _number(path: str) -> int:
+    with open(path, encoding="ascii") as file:
+        return int(file.read())
+
+
+def _kill(pidfd: int) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    except OSError as error:
+        if error.errno != errno.ESRCH:
+            raise
+
+
+def _wait(pidfd: int, until: float) -> bool:
+    """Whether the process ended before ``until`` (monotonic seconds)."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))

@@ -83,6 +83,8 @@ def prepare(kernel: Kernel) -> Boot:
     try:
         write_atomically(boot.initrd, _archive(interpreter, kernels.modules(kernel)))
         write_atomically(boot.kernel, kernels.extract(kernel.image))
+        for path in (boot.kernel, boot.initrd):
+            path.chmod(0o644)  # a monitor of root's runs as another user, and is given the open files
     except (OSError, kernels.NoKernel, subprocess.SubprocessError, ValueError) as error:
         raise Refused(
             "a guest's boot files cannot be made",
@@ -127,6 +129,8 @@ def _archive(interpreter: str, modules: list[tuple[str, bytes]]) -> bytes:
     for path in seen["mapped"]:
         if os.path.isfile(path):
             archive.file(path, Path(path).read_bytes(), 0o755)
+            for name in _other_names(path):
+                archive.link(name, path)
     loader = _loader(interpreter)
     if loader:
         archive.file(loader, Path(loader).read_bytes(), 0o755)
@@ -137,7 +141,9 @@ def _archive(interpreter: str, modules: list[tuple[str, bytes]]) -> bytes:
     archive.folder(f"{seen['stdlib']}/lib-dynload")
     archive.file(
         "/init",
-        f"#!{interpreter} -SsEB\nimport sys\nsys.path.insert(0, {_APPLICATION!r})\n"
+        f"#!{interpreter} -SsEB\nimport sys\n"
+        "if sys.argv[1:] == ['--proof']:\n    print('cloche-proof')\n    sys.exit()\n"
+        f"sys.path.insert(0, {_APPLICATION!r})\n"
         "from backends.microvm.guest.agent import main\nmain()\n".encode(),
         0o755,
     )
@@ -162,6 +168,14 @@ def _code(name: str, origin: str) -> bytes:
     """A .pyc of ``origin`` that is trusted as it is (PEP 552, unchecked)."""
     code = compile(Path(origin).read_bytes(), name, "exec", dont_inherit=True, optimize=0)
     return importlib.util.MAGIC_NUMBER + bytes([1, 0, 0, 0]) + bytes(8) + marshal.dumps(code)
+
+
+def _other_names(library: str) -> list[str]:
+    """The links beside a library that lead to it: it is looked for by one of them (ld.so(8), SONAME)."""
+    folder = os.path.dirname(library)
+    stem = os.path.basename(library).partition(".so")[0] + ".so"
+    names = [f"{folder}/{name}" for name in os.listdir(folder) if name.startswith(stem)]
+    return [name for name in names if os.path.islink(name) and os.path.realpath(name) == library]
 
 
 def _loader(program: str) -> str:
@@ -190,6 +204,11 @@ class _Cpio:
         if path not in self._names:
             self._above(path)
             self._entry(path, stat.S_IFREG | mode, data)
+
+    def link(self, path: str, target: str) -> None:
+        if path not in self._names:
+            self._above(path)
+            self._entry(path, stat.S_IFLNK | 0o777, target.encode())
 
     def folder(self, path: str) -> None:
         if path not in self._names and path != "/":

@@ -49,7 +49,7 @@ _KVM = "/dev/kvm"
 
 class Qemu:
     name = "qemu"
-    accelerators = (HARDWARE, TCG)
+    accelerators: tuple[str, ...] = (HARDWARE, TCG)
     snapshots = True
 
     def version(self) -> str:
@@ -104,8 +104,12 @@ class Qemu:
         return proving.prove(self, accelerator, patience)
 
     def boot(self, spec: GuestSpec, limits: Limits, death: int) -> QemuGuest:
-        kernel = kernels.find()
-        files = initrd.prepare(kernel)
+        try:
+            files = initrd.prepare(kernels.find())
+        except kernels.NoKernel as error:
+            raise Refused(
+                "the guest does not start", f"no kernel for it: {error}", kernels.remedy(), code="no-kernel"
+            ) from error
         trace.point("steward: boot files")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         log = spec.folder / "monitor.log"

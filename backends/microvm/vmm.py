@@ -108,14 +108,16 @@ class Command(NamedTuple):
 class Session(NamedTuple):
     """How the child that stands for a command behaves.
 
-    ``run(report, kept)`` is called in the forked child, in a session of its own. Its 0, 1, 2 are the command's
-    streams, or three times the slave of a terminal that is its controlling terminal, raw, and gets SIGWINCH.
-    ``report`` is a pipe that closes on exec: closed (or the child executed something), the command runs;
-    ``errno:word`` written into it, it never ran. ``kept`` are ``keep`` under their new numbers, inheritable;
-    everything else is closed. It forwards SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, and SIGWINCH as
-    the new size. It ends by exec or by ``os._exit``; its code is the command's: 126 cannot be executed, 127
-    not found, 128 + n ended by signal n. ``done`` is called in the steward when the child is gone, however it
-    ended: whatever still runs in the guest of that command must end.
+    ``run(report, kept)`` is called in the forked child, in a session of its own. Its 0, 1, 2 are the streams
+    of the command, or three times the slave of a terminal that is its controlling terminal, raw, and gets
+    SIGWINCH. ``report`` is a pipe that closes on exec: closed (or the child executed something), the command
+    runs; ``errno:word`` written into it, it never ran. ``kept`` are ``keep`` under their new numbers,
+    inheritable; everything else is closed.
+
+    It forwards SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, and SIGWINCH as the new size. It ends by
+    exec or by ``os._exit``; its code is the command's: 126 cannot be executed, 127 not found, 128 + n ended
+    by signal n. ``done`` is called in the steward when the child is gone, however it ended: whatever still
+    runs in the guest of that command must end.
     """
 
     run: Callable[[int, tuple[int, ...]], None]
@@ -142,7 +144,7 @@ class Guest(Protocol):
         ...
 
     def usage(self, number: int) -> tuple[float, float, int] | None:
-        """User and system seconds and peak bytes of an ended command, as the guest says; None: it does not."""
+        """User and system seconds and peak bytes of an ended command, as the guest says; None: untold."""
         ...
 
     def freeze(self, done: Callable[[int], None]) -> None:

@@ -1,0 +1,168 @@
+"""What a box of tier ``microvm`` received: each key as requested, enforced, missing, by which means."""
+
+from __future__ import annotations
+
+from backends.microvm.vmm import TCG, TCG_LABEL, GuestSpec, Vmm
+from backends.tiers.limits import NOT_ENFORCED, size
+from backends.tiers.protocol import LaunchSpec
+from backends.values import Enforcement, NotObserved
+
+_MACHINE = "virtual machine"
+_LEAST = "the guest's kernel needs a part of it"
+
+
+def label(accelerator: str) -> str:
+    """The accelerator as it is shown everywhere."""
+    return f"tcg: {TCG_LABEL}" if accelerator == TCG else accelerator
+
+
+def not_observed(guest: GuestSpec, vmm: Vmm) -> tuple[NotObserved, ...]:
+    rows = [NotObserved(kind, reason) for kind, reason in vmm.not_observed(guest)]
+    rows.append(NotObserved("limit", "what the guest's own kernel refuses: it tells the program alone"))
+    return tuple(rows)
+
+
+def facts(guest: GuestSpec, vmm: Vmm, kernel: str) -> tuple[tuple[str, str], ...]:
+    """What is told of the box wherever it is shown."""
+    return (
+        ("vmm", f"{vmm.name} ({vmm.version()})"),
+        ("accelerator", label(guest.accelerator)),
+        ("image", guest.image.reference),
+        ("image_digest", guest.image.digest),
+        ("kernel", kernel),
+    )
+
+
+def enforcement(spec: LaunchSpec, guest: GuestSpec, vmm: Vmm, kernel: str) -> tuple[Enforcement, ...]:
+    """A row for every key that was asked for."""
+    policy = spec.policy
+    emulated = guest.accelerator == TCG
+    host_paths = "host paths of the profile are not shared with a guest"
+    rows = [
+        Enforcement("image", guest.image.reference, guest.image.digest, "", "read-only disk", "guest-kernel"),
+        Enforcement(
+            "vmm", policy.vmm, f"{vmm.name} ({vmm.version()})", "", "booted for this box", "guest-kernel"
+        ),
+        Enforcement(
+            "accelerator",
+            policy.accelerator,
+            f"{label(guest.accelerator)}; guest kernel {kernel}",
+            "no isolation is promised by an emulated processor" if emulated else "",
+            _MACHINE,
+            "guest-kernel",
+        ),
+        Enforcement(
+            "fs.read",
+            f"{len(policy.fs.read)} paths",
+            "none of the host: the image's own files, read-only",
+            host_paths if policy.fs.read else "",
+            _MACHINE,
+            "",
+        ),
+        Enforcement(
+            "fs.write",
+            "the box's own folders only",
+            "shared by virtio-9p, attributes mapped: links and devices are plain files on the host",
+            "",
+            "mapped-xattr",
+            "",
+        ),
+        Enforcement(
+            "fs.deny", f"{len(policy.fs.deny)} paths", "absent", "", "nothing of the host is there", ""
+        ),
+        *_network(spec, guest),
+        Enforcement(
+            "syscalls",
+            "the table of refused calls",
+            "the guest's own kernel takes them; the host's takes the monitor's alone",
+            "",
+            f"{_MACHINE}, the monitor's own filter",
+            "",
+        ),
+        Enforcement(
+            "privileges",
+            "none",
+            f"uid {spec.payload_uid} inside, no capabilities; the monitor runs as uid {spec.payload_uid}",
+            "",
+            "no_new_privs",
+            "",
+        ),
+        Enforcement(
+            "env",
+            f"{len(policy.env.passed)} names passed, {len(policy.env.set)} set",
+            "everything else is cleared",
+            "",
+            "a new environment for each session",
+            "",
+        ),
+        *_limits(spec, guest),
+    ]
+    return tuple(rows)
+
+
+def _network(spec: LaunchSpec, guest: GuestSpec) -> list[Enforcement]:
+    net = spec.policy.net
+    rows = [
+        Enforcement(
+            "net.mode",
+            net.mode,
+            "no network card"
+            + ("; a proxy of the keeper behind 127.0.0.1:3128 inside" if guest.proxy else ""),
+            "",
+            _MACHINE,
+            "",
+        ),
+        Enforcement("net.loopback", str(net.loopback).lower(), "the guest's own", "", _MACHINE, ""),
+        Enforcement(
+            "net.unix", str(net.unix).lower(), "inside only; the host's are absent", "", _MACHINE, ""
+        ),
+    ]
+    if guest.proxy:
+        rows.append(
+            Enforcement(
+                "net.egress",
+                f"{len(net.egress)} rules",
+                "by the keeper's proxy, which takes CONNECT and plain HTTP",
+                "a program that ignores the proxy reaches nothing",
+                "the proxy is the only way out",
+                "",
+            )
+        )
+    return rows
+
+
+def _limits(spec: LaunchSpec, guest: GuestSpec) -> list[Enforcement]:
+    resources = spec.policy.resources
+    rows: list[Enforcement] = []
+
+    def row(key: str, requested: str, enforced: str, means: str, missing: str = "") -> None:
+        rows.append(Enforcement(f"resources.{key}", requested, enforced, missing, means, ""))
+
+    if resources.mem is not None:
+        # The word is how a keeper knows that it need not look itself (backends.keeper.limits).
+        row(
+            "mem",
+            size(resources.mem),
+            f"{size(guest.memory)} of the whole guest, its kernel included",
+            "the machine has no more memory (no cgroup needed)",
+        )
+    if resources.procs is not None:
+        row(
+            "procs",
+            str(resources.procs),
+            f"{resources.procs} in the box",
+            "cgroup pids of the guest's kernel",
+        )
+    if resources.wall is not None:
+        row("wall", f"{resources.wall} s", "each session", "keeper's timer, SIGKILL to its control group")
+    if resources.cpu is not None:
+        row("cpu", f"{resources.cpu} s", "each process", "RLIMIT_CPU of the guest's kernel")
+    if resources.file_size is not None:
+        row("file_size", size(resources.file_size), "each file", "RLIMIT_FSIZE of the guest's kernel")
+    row("files", str(resources.files), "each process", "RLIMIT_NOFILE of the guest's kernel")
+    row("tmp", size(resources.tmp), size(resources.tmp), "size of the guest's tmpfs")
+    row("shm", size(resources.shm), size(resources.shm), "size of the guest's tmpfs")
+    if resources.disk is not None:
+        why = "the host's file system has no quota that this tier can set"
+        row("disk", size(resources.disk), NOT_ENFORCED, "", why)
+    return rows

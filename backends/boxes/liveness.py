@@ -22,6 +22,13 @@ class Liveness(NamedTuple):
     init: ProcessId | None
     facts: dict[str, Any]  # live.json, {} when there is none
 
+    @property
+    def beside(self) -> tuple[ProcessId, ...]:
+        """What the box's processes descend from beside ``init``, which may be a steward of the host."""
+        told = self.facts.get("beside")
+        found = map(_identity, told) if isinstance(told, list) else ()
+        return tuple(one for one in found if one is not None)
+
 
 def start_time(pid: int) -> int | None:
     """Start of ``pid`` in clock ticks after boot (proc_pid_stat(5) field 22); None for gone and zombie."""

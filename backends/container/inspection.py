@@ -164,8 +164,10 @@ def claims(seen: Seen) -> tuple[Claim, ...]:
             ", ".join(f"{name} {status.get(name)}" for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp")),
         )
     )
-    names = [line.partition(":")[0].strip() for line in seen.texts.get("net", "").splitlines()[2:]]
-    rows.append(("network", "The box's network has loopback and nothing else.", names == ["lo"], str(names)))
+    interfaces = [line.partition(":")[0].strip() for line in seen.texts.get("net", "").splitlines()[2:]]
+    rows.append(
+        ("network", "The box's network has loopback and nothing else.", interfaces == ["lo"], str(interfaces))
+    )
     count = len(seen.texts.get("processes", "").split())
     rows.append(
         ("processes", "Processes of the host cannot be seen.", 0 < count <= 8, f"{count} processes in sight")

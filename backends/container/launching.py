@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import resource
-import shutil
 import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from backends.boxes.layout import BoxPaths
-from backends.container import plan, podman, profile, received, runtimes
+from backends.container import places, plan, podman, profile, received, runtimes
 from backends.container.inspection import Seen
 from backends.container.joining import Process
 from backends.container.plan import Mount, Plan
 from backends.container.podman import Podman
 from backends.container.steward import ENDING, ContainerSteward, Order
-from backends.digest import sha256
 from backends.errors import Refused
 from backends.kernel import modes, procfs, rlimits
 from backends.kernel.rlimits import Limits
@@ -27,6 +25,7 @@ from backends.steward import serving
 from backends.tiers import etc
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 from backends.trees import borrowing, inert
+from backends.trees.remove import remove
 from backends.values import ProcessId
 
 TIER = "container"
@@ -48,15 +47,17 @@ def start(spec: LaunchSpec, refusals: Iterable[Refusal]) -> LiveBox:
         raise Refused(f"the {TIER} tier cannot take {first.key}", first.why, first.remedy, code="tier")
     engine = podman.prepare()
     rootful = os.geteuid() == 0
-    folder = engine.run / "b" / os.urandom(6).hex()
-    folder.mkdir(mode=0o700, parents=True)
+    folder = places.folder(engine, spec.paths)
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    remove(folder)  # what a steward left that was killed
+    folder.mkdir(mode=0o700)
     try:
         order = _order(spec, engine, folder, rootful=rootful)
         pid, control, death, reader = serving.fork(
             lambda control, death, _: ContainerSteward(control, death, order), spec.box_name
         )
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         raise
     try:
         answer = serving.told(reader)
@@ -113,7 +114,7 @@ def _order(spec: LaunchSpec, engine: Podman, folder: Path, *, rootful: bool) -> 
     seccomp.write_bytes(profile.build(platform.machine(), unix=policy.net.unix, debug=policy.debug))
     uids = gids = ()
     made = Plan(
-        name=f"cloche-{sha256(os.fsencode(paths.root)).hexdigest()[:24]}",
+        name=places.name(paths),
         image=image_id(policy.image),
         hostname=spec.box_name,
         folder=str(folder),

@@ -180,10 +180,10 @@ def _limits(policy: Policy, told: Told) -> list[Enforcement]:
             continue
         shown = size(value) if key == "file_size" else str(value)
         got = inside.get(title, "")
-        means = _MEANS[key]
+        limit = _MEANS[key]
         enforced = "each process" if got == str(value) else f"{got} in each process"
         missing = "" if got == str(value) else f"the host's own limits allow {got or 'nothing that is known'}"
-        rows.append(Enforcement(f"resources.{key}", shown, enforced, missing, means, "limits"))
+        rows.append(Enforcement(f"resources.{key}", shown, enforced, missing, limit, "limits"))
     sizes = inspection_sizes(told.seen.texts.get("sizes", ""))
     for key, place, value in (("tmp", "/tmp", resources.tmp), ("shm", "/dev/shm", resources.shm)):  # noqa: S108
         got_kib = sizes.get(place)

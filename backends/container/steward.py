@@ -13,6 +13,7 @@ import select
 import signal
 import socket
 import time
+from pathlib import Path
 from typing import Any, NoReturn
 
 from backends.container import inspection, plan, userns
@@ -118,6 +119,14 @@ class ContainerSteward(Steward):
             "groups": inspection.groups(self._first.pid),
         }
 
+    def prepare(self) -> None:
+        super().prepare()
+        self.poll.register(self._first_fd, select.POLLIN)
+
+    def happened(self, fd: int) -> None:
+        if fd == self._first_fd:
+            self.end()
+
     def claims(self) -> tuple[Claim, ...]:
         assert self._seen is not None
         return inspection.claims(self._seen)
@@ -150,7 +159,7 @@ class ContainerSteward(Steward):
         if self._container and os.path.isdir(f"{podman.store}/images/overlay-containers/{self._container}"):
             words = podman.argv("rm", "--force", "--time=0", "--ignore", self._container)
             call(words, self._order.env, wanted.folder)
-        remove(wanted.folder)
+        remove(Path(wanted.folder))
 
 
 def call(words: list[str], env: dict[str, str], folder: str, third: int = -1) -> tuple[int, str, str]:

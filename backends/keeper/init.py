@@ -197,6 +197,11 @@ class Init:
                     self.take_signals()
                 elif fd in self.pending:
                     self.settle(fd)
+                else:
+                    self.happened(fd)
+
+    def happened(self, fd: int) -> None:
+        """Something was told through a descriptor that whoever is more than an init has in ``poll``."""
 
     def request(self) -> None:
         message, fds = init_protocol.recv(self.control)

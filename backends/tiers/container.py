@@ -62,9 +62,8 @@ def _host_refusals(policy: Policy) -> Iterable[Refusal]:
     if os.geteuid() and policy.rootful:
         yield Refusal("rootful", "you are not root, so your containers are rootless", "leave rootful out")
     if podman.find() is None:
-        docker = [
-            path for folder in podman.SEARCH.split(":") if os.access(path := f"{folder}/docker", os.X_OK)
-        ]
+        places = [f"{folder}/docker" for folder in podman.SEARCH.split(":")]
+        docker = [path for path in places if os.access(path, os.X_OK)]
         also = (
             f"; {docker[0]} is not used instead: its daemon is root and obeys whoever reaches its socket"
             if docker

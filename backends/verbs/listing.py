@@ -132,7 +132,9 @@ class Lister:
         if kind == "lost" and manifest.state != RUNNING:
             kind = ""  # it died with nothing in the box: nothing was lost
         stat = answers.replies.get("stat", {}) if answers else {}
-        used = scan.load(live.init) if scan and kind in ("live", "slow") else procfs.Load(0, 0.0, 0)
+        used = (
+            scan.load(live.init, live.beside) if scan and kind in ("live", "slow") else procfs.Load(0, 0.0, 0)
+        )
         summary = self._summary(paths)
         # While it lives, the keeper has counted refusals that it did not write down yet.
         denied = stat.get("denied")
@@ -205,7 +207,7 @@ class Lister:
         if not liveness.alive(live.init):
             return ()
         replies = asking.ask({paths.key: paths}, [("processes", {})])[paths.key].replies
-        return self._meter.scan().tree(live.init, _numbers(replies.get("processes", {})))
+        return self._meter.scan().tree(live.init, _numbers(replies.get("processes", {})), beside=live.beside)
 
     def view(self, paths: BoxPaths, lines: int) -> BoxView:
         """Row, processes, tally, sessions and the tail of the output of one box."""
@@ -224,7 +226,9 @@ class Lister:
             scan = self._meter.scan()
         row = self._row(store.Entry(paths, manifest, None), live, answers, scan)
         replies = answers.replies if answers else {}
-        tree = scan.tree(live.init, _numbers(replies.get("processes", {}))) if scan else ()
+        tree = (
+            scan.tree(live.init, _numbers(replies.get("processes", {})), beside=live.beside) if scan else ()
+        )
         with self._lock:
             digest = self._digests.setdefault(paths.key, records.Digest(paths))
         digest.refresh()

@@ -17,6 +17,7 @@ from backends.evidence.journal import Journal, head
 
 LAST_BREATH = 0.5  # seconds
 AFTER_DEATH = 2.0  # seconds within which init follows its keeper (death pipe)
+AFTER_STEWARD = 15.0  # seconds that a steward gets for the same, which has an engine remove the box
 
 
 def person() -> str:
@@ -127,7 +128,8 @@ def settle(held: Held) -> None:
             held.move(IDLE, "no process is left", "engine")
         return
     followed = True
-    if live.init is not None and not liveness.wait_gone(live.init, AFTER_DEATH):
+    patience = AFTER_STEWARD if live.beside else AFTER_DEATH
+    if live.init is not None and not liveness.wait_gone(live.init, patience):
         followed = False
         if not liveness.end(live.init):
             raise Busy(

@@ -57,23 +57,36 @@ class Sight:
         self._before = before
 
     def tree(
-        self, init: ProcessId | None, sessions: Mapping[int, int] | None = None, *, commands: bool = True
+        self,
+        init: ProcessId | None,
+        sessions: Mapping[int, int] | None = None,
+        *,
+        beside: tuple[ProcessId, ...] = (),
+        commands: bool = True,
     ) -> tuple[ProcessRow, ...]:
-        """Everything below ``init``, depth first; init itself is the box and not among it.
+        """Everything below ``init`` and ``beside`` (:class:`Liveness`), depth first; they are not among it.
 
         ``sessions`` maps the pid of each session's first process to its number. Without ``commands`` the
         rows carry the process's name instead, which costs nothing more to read.
         """
         if init is None:
             return ()
-        rows = procfs.tree(self._now, init, self._before, sessions, commands=False)
+        rows = tuple(
+            row
+            for root in (init, *beside)
+            for row in procfs.tree(self._now, root, self._before, sessions, commands=False)
+        )
         if not commands:
             return rows
         return tuple(row._replace(command=command_line(row.ident.pid, row.name)) for row in rows)
 
-    def load(self, init: ProcessId | None) -> procfs.Load:
-        """How many processes are below ``init``, and what they use together."""
-        return procfs.load(self._now, init, self._before) if init is not None else procfs.Load(0, 0.0, 0)
+    def load(self, init: ProcessId | None, beside: tuple[ProcessId, ...] = ()) -> procfs.Load:
+        """How many processes are below ``init`` and ``beside``, and what they use together."""
+        total = procfs.Load(0, 0.0, 0)
+        for root in (init, *beside) if init is not None else ():
+            more = procfs.load(self._now, root, self._before)
+            total = procfs.Load(*(one + other for one, other in zip(total, more, strict=True)))  # type: ignore[arg-type]
+        return total
 
 
 def command_line(pid: int, name: str) -> str:

@@ -10,6 +10,7 @@ from backends.boxes.layout import BoxPaths
 from backends.boxes.manifest import Manifest, load
 from backends.errors import ClocheError
 from backends.policy.canonical import decode
+from backends.policy.fit import IMAGE_TIERS
 from backends.policy.model import Policy
 from backends.snapshots import BoxRow, BoxStatus, Claim, Enforcement
 from backends.verbs.proposal import info
@@ -50,7 +51,9 @@ def _host(facts: dict[str, Any]) -> str:
         return ""
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(facts.get("started", 0))))
     node, kernel, boot = (host.get(key, "?") for key in ("node", "kernel", "boot_id"))
-    return f"{node}, Linux {kernel}, boot {boot}, at {when}"
+    told = facts.get("facts")
+    more = "".join(f", {name} {value}" for name, value in told.items()) if isinstance(told, dict) else ""
+    return f"{node}, Linux {kernel}, boot {boot}, at {when}{more}"
 
 
 def unconfined_neighbours(paths: BoxPaths) -> tuple[str, ...]:
@@ -105,7 +108,9 @@ def _written(neighbours: tuple[str, ...]) -> str:
 def _confined(manifest: Manifest, policy: Policy, neighbours: tuple[str, ...]) -> tuple[str, ...]:
     written = list(policy.fs.write)
     home = "A home of the box's own, empty at the start; yours is absent."
-    if policy.fs.read or written:
+    if manifest.tier in IMAGE_TIERS:
+        home += " Nothing of this host is granted: what is read comes with the image."
+    elif policy.fs.read or written:
         home += f" Granted from this host: {len(policy.fs.read)} paths to read"
         home += f", to write: {', '.join(written)}." if written else ", none to write."
     passed = ", ".join(policy.env.passed)

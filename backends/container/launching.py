@@ -8,28 +8,33 @@ import resource
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backends.boxes.layout import BoxPaths
-from backends.container import places, plan, podman, profile, received, runtimes
+from backends.container import listening, places, plan, podman, profile, received, runtimes
 from backends.container.inspection import Seen
 from backends.container.joining import Process
 from backends.container.plan import Mount, Plan
 from backends.container.podman import Podman
 from backends.container.steward import ENDING, ContainerSteward, Order
+from backends.egress import proxied
 from backends.errors import Refused
 from backends.kernel import modes, procfs, rlimits
 from backends.kernel.rlimits import Limits
 from backends.policy.model import Policy
 from backends.steward import serving
 from backends.tiers import etc
-from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
+from backends.tiers.protocol import BoxProxy, LaunchSpec, LiveBox, Refusal
 from backends.trees import borrowing, inert
 from backends.trees.remove import remove
 from backends.values import ProcessId
 
+if TYPE_CHECKING:
+    from backends.egress.pins import Pins
+
 TIER = "container"
 _STATIC = ("/bin/busybox", "/usr/bin/busybox")
+_IDS = 65536  # ids of an image
 _TYPES = {
     "procs": "RLIMIT_NPROC",
     "data": "RLIMIT_DATA",
@@ -53,9 +58,16 @@ def start(spec: LaunchSpec, refusals: Iterable[Refusal]) -> LiveBox:
     folder.mkdir(mode=0o700)
     try:
         order = _order(spec, engine, folder, rootful=rootful)
+        network = None if order.listener is None else _network(spec.policy)
+        taking, hand = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         pid, control, death, reader = serving.fork(
-            lambda control, death, _: ContainerSteward(control, death, order), spec.box_name
+            lambda control, death, kept: ContainerSteward(
+                control, death, order, socket.socket(fileno=kept[0])
+            ),
+            spec.box_name,
+            (hand.fileno(),),
         )
+        hand.close()
     except BaseException:
         remove(folder)
         raise
@@ -69,7 +81,9 @@ def start(spec: LaunchSpec, refusals: Iterable[Refusal]) -> LiveBox:
                 "see keeper.log in the box's folder",
                 code="launch-init",
             )
-        return _live(spec, order, answer, steward, control, death)
+        proxy = network and BoxProxy(listening.taken(taking), *network)
+        taking.close()
+        return _live(spec, order, answer, steward, control, death, proxy)
     except BaseException:
         os.close(death)
         control.close()
@@ -83,6 +97,7 @@ def _live(
     steward: ProcessId,
     control: socket.socket,
     death: int,
+    proxy: BoxProxy | None,
 ) -> LiveBox:
     seen = Seen(**answer["seen"])
     told = received.Told(str(answer["runtime"]), seen, dict(answer["groups"]), order.rootful)
@@ -93,8 +108,8 @@ def _live(
         control=control,
         notify=None,
         death=death,
-        enforcement=received.enforcement(spec, order, told),
-        not_observed=received.not_observed(),
+        enforcement=received.enforcement(spec, order, told, proxy.pins if proxy else None),
+        not_observed=received.not_observed(proxied=proxy is not None),
         cgroups=(),
         inside_tree=etc.TREE,
         inside_home=etc.HOME,
@@ -103,7 +118,21 @@ def _live(
         end_patience=2 * ENDING,
         shell=shell,
         facts=received.facts(spec.policy, order, told),
+        proxy=proxy,
     )
+
+
+def _network(policy: Policy) -> tuple[Pins, tuple[str, ...]]:
+    """The listed names, resolved and pinned now, and the host's own addresses, which no name opens."""
+    from backends.egress import rules
+    from backends.egress.matcher import Matcher
+    from backends.egress.pins import Pins
+    from backends.kernel import netlink
+    from backends.tiers import networking
+
+    own = netlink.own_addresses()
+    matcher = Matcher(rules.parse_all(policy.net.egress), own)
+    return (networking.resolved(matcher) if matcher.fixed() else Pins()), own
 
 
 def _order(spec: LaunchSpec, engine: Podman, folder: Path, *, rootful: bool) -> Order:
@@ -112,7 +141,8 @@ def _order(spec: LaunchSpec, engine: Podman, folder: Path, *, rootful: bool) -> 
     limits = _limits(policy)
     seccomp = folder / "seccomp.json"
     seccomp.write_bytes(profile.build(platform.machine(), unix=policy.net.unix, debug=policy.debug))
-    uids = gids = ()
+    uids = _rootful_map(spec.payload_uid) if rootful else ()
+    gids = _rootful_map(spec.payload_gid) if rootful else ()
     made = Plan(
         name=places.name(paths),
         image=image_id(policy.image),
@@ -132,6 +162,7 @@ def _order(spec: LaunchSpec, engine: Podman, folder: Path, *, rootful: bool) -> 
     return Order(
         podman=engine,
         env=engine.environment(),
+        words=tuple(engine.argv()),
         plan=made,
         runtimes=runtimes.wanted(policy.runtime),
         process=process,
@@ -139,7 +170,17 @@ def _order(spec: LaunchSpec, engine: Podman, folder: Path, *, rootful: bool) -> 
         tree=etc.TREE,
         home=etc.HOME,
         rootful=rootful,
+        listener=(proxied.ADDRESS, proxied.PORT) if policy.net.mode == "allow" else None,
     )
+
+
+def _rootful_map(payload: int) -> tuple[tuple[int, int, int], ...]:
+    """One extent, in which the sessions' id is the box's own outside; nobody in the box can become another.
+
+    Podman's store mounts an image for one extent only. Ids of other boxes may lie in it: without a
+    capability, and without a file of theirs in sight, that gives nothing.
+    """
+    return ((0, payload - plan.UID, _IDS),)
 
 
 def image_id(image: str) -> str:

@@ -12,6 +12,8 @@ INIT = "/.cloche/busybox"  # inside: a static program that the first process is 
 # handed to it, and a parent that ignores SIGCHLD has none to reap (sigaction(2)).
 FIRST = 'trap "" CHLD; exec cat <&3 >/dev/null 2>&1'
 KEEPER = 65534  # the first process's uid inside: nobody in the box may look into it or signal it
+CGROUP = "cloche-podman"  # where a rootful Podman makes its groups
+_ALONE = 64  # processes of the first one's user, of which there is one
 UID = 1000  # of sessions, inside
 
 
@@ -52,12 +54,14 @@ def run(plan: Plan, runtime: str) -> list[str]:
     words += ["--http-proxy=false", "--no-hosts", "--no-healthcheck", "--sdnotify=ignore"]
     words += ["--log-driver=none", "--stop-timeout=0", "--restart=no"]
     if plan.uidmap:
+        words.append(f"--cgroup-parent=/{CGROUP}")
         words += [f"--uidmap={inside}:{outside}:{count}" for inside, outside, count in plan.uidmap]
         words += [f"--gidmap={inside}:{outside}:{count}" for inside, outside, count in plan.gidmap]
     else:
         words.append(f"--userns=keep-id:uid={UID},gid={UID}")
     words += [f"--user={KEEPER}:{KEEPER}", "--workdir=/"]
     words += [f"--ulimit=nofile={plan.files}:{plan.files}", "--ulimit=core=0:0"]
+    words.append(f"--ulimit=nproc={_ALONE}:{_ALONE}")  # or Podman sets one that a host may not give
     words += [f"--shm-size={plan.shm}"]
     words += [f"--tmpfs=/tmp:rw,size={plan.tmp},mode=1777,nosuid,nodev"]
     if plan.memory is not None:

@@ -53,12 +53,14 @@ class Podman(NamedTuple):
 
     def argv(self, *words: str) -> list[str]:
         """The command line for who is root of the right user namespace already (a steward; root)."""
-        own = ["--root", f"{self.store}/images", "--runroot", f"{self.run}/r", "--storage-driver", "overlay"]
+        store, run = _seen(self.store, self.run)
+        own = ["--root", f"{store}/images", "--runroot", f"{run}/r", "--storage-driver", "overlay"]
         return [self.program, *own, "--cgroup-manager", "cgroupfs", "--events-backend", "none", *words]
 
     def outside(self, *words: str) -> list[str]:
-        """The command line for anybody else: it brings a user namespace, which ends with it."""
-        return [*launcher(), *self.argv(*words)] if os.geteuid() else self.argv(*words)
+        """The command line for anybody else: it brings namespaces of its own, which end with it."""
+        shelter = [] if os.geteuid() else [userns.SHELTER, str(self.store), str(self.run)]
+        return [*launcher(), *shelter, *self.argv(*words)]
 
     def environment(self) -> dict[str, str]:
         """The whole environment of any call."""
@@ -77,8 +79,13 @@ class Podman(NamedTuple):
         }
 
 
+def _seen(store: Path, run: Path) -> tuple[str, str]:
+    """Where Podman sees the two folders: root's has them elsewhere (:func:`userns.shelter`)."""
+    return (str(store), str(run)) if os.geteuid() else (userns.STORE, userns.RUN)
+
+
 def launcher() -> list[str]:
-    """What runs a command line as root of a user namespace of its own (:mod:`backends.container.userns`)."""
+    """What runs a command line in namespaces of its own (:mod:`backends.container.userns`)."""
     import sys
 
     return [sys.executable, "-I", "-S", userns.__file__]
@@ -135,9 +142,10 @@ def _boot() -> str:
 def _write(made: Podman) -> None:
     for folder in (made.store / "images", made.store / "tmp", made.run / "c" / "containers", made.run / "r"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store, run = _seen(made.store, made.run)
     texts = {
-        "containers.conf": _CONTAINERS.format(run=made.run, store=made.store),
-        "storage.conf": _STORAGE.format(run=made.run, store=made.store),
+        "containers.conf": _CONTAINERS.format(run=run, store=store),
+        "storage.conf": _STORAGE.format(run=run, store=store),
         "registries.conf": _REGISTRIES,
         "c/containers/policy.json": _POLICY,
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from backends.container.inspection import Seen
 from backends.container.steward import Order
 from backends.policy.model import Policy
@@ -9,6 +11,9 @@ from backends.record import NamedTuple
 from backends.tiers.limits import NOT_ENFORCED, size
 from backends.tiers.protocol import LaunchSpec
 from backends.values import Enforcement, NotObserved
+
+if TYPE_CHECKING:
+    from backends.egress.pins import Pins
 
 ROOTFUL = "rootful: Podman runs as root on the host"
 _MEANS = {"cpu": "RLIMIT_CPU", "file_size": "RLIMIT_FSIZE", "files": "RLIMIT_NOFILE"}
@@ -24,11 +29,14 @@ class Told(NamedTuple):
     rootful: bool
 
 
-def not_observed() -> tuple[NotObserved, ...]:
+def not_observed(*, proxied: bool) -> tuple[NotObserved, ...]:
     """The kinds of refusal that this tier cannot see."""
-    return tuple(
-        NotObserved(kind, _KERNEL_ALONE)
-        for kind in ("fs-read", "fs-write", "exec", "net", "dns", "socket", "syscall", "limit")
+    around = "what does not go through the proxy: " if proxied else ""
+    kinds = ("fs-read", "fs-write", "exec", "dns", "socket", "syscall")
+    return (
+        *(NotObserved(kind, _KERNEL_ALONE) for kind in kinds),
+        NotObserved("net", around + _KERNEL_ALONE),
+        NotObserved("limit", f"beside what the keeper itself ends: {_KERNEL_ALONE}"),
     )
 
 
@@ -44,13 +52,15 @@ def facts(policy: Policy, order: Order, told: Told) -> tuple[tuple[str, str], ..
     )
 
 
-def enforcement(spec: LaunchSpec, order: Order, told: Told) -> tuple[Enforcement, ...]:
-    """A row for every key that was asked for."""
+def enforcement(
+    spec: LaunchSpec, order: Order, told: Told, pins: Pins | None = None
+) -> tuple[Enforcement, ...]:
+    """A row for every key that was asked for. ``pins``: the names of a list as they were looked up."""
     policy = spec.policy
     name, _, digest = policy.image.rpartition("@")
     rows = [
         Enforcement(
-            "image", name or policy.image, digest, "", "Podman, by digest, never pulled", "write-outside"
+            "image", name, digest, _lacks(told.seen), "Podman, by digest, never pulled", "write-outside"
         ),
         Enforcement(
             "runtime",
@@ -87,14 +97,7 @@ def enforcement(spec: LaunchSpec, order: Order, told: Told) -> tuple[Enforcement
         Enforcement(
             "fs.deny", f"{len(policy.fs.deny)} paths", "absent", "", "nothing of the host is there", ""
         ),
-        Enforcement(
-            "net.mode",
-            policy.net.mode,
-            "no network: an empty namespace",
-            "",
-            "network namespace",
-            "network",
-        ),
+        *_network(policy, pins),
         Enforcement(
             "net.unix",
             "true" if policy.net.unix else "false",
@@ -130,6 +133,45 @@ def enforcement(spec: LaunchSpec, order: Order, told: Told) -> tuple[Enforcement
         *_limits(policy, told),
     ]
     return tuple(rows)
+
+
+def _lacks(seen: Seen) -> str:
+    """What an agent takes for granted and this image has not."""
+    lacking = [
+        word for word, part in (("shell", "shell"), ("git", "git")) if not seen.texts.get(part, "").strip()
+    ]
+    return f"it has no {' and no '.join(lacking)}" if lacking else ""
+
+
+def _network(policy: Policy, pins: Pins | None) -> tuple[Enforcement, ...]:
+    loopback = Enforcement("net.loopback", "true", "the box's own", "", "network namespace", "network")
+    if pins is None:
+        nothing = "no network: an empty namespace"
+        return (
+            Enforcement("net.mode", policy.net.mode, nothing, "", "network namespace", "network"),
+            loopback,
+        )
+    closed = [f"{pin.name}: {pin.error}" for pin in pins if not pin.addresses]
+    addresses = {address for pin in pins for address in pin.addresses}
+    return (
+        Enforcement(
+            "net.mode",
+            policy.net.mode,
+            "listed destinations through an HTTP proxy of the keeper, nothing else",
+            "a program that does not use the proxy reaches nothing, and that is not counted",
+            "network namespace, proxy",
+            "network",
+        ),
+        Enforcement(
+            "net.egress",
+            f"{len(policy.net.egress)} rules",
+            f"{len(addresses)} addresses of {len(list(pins))} names",
+            "; ".join(closed[:8]),
+            "proxy",
+            "",
+        ),
+        loopback,
+    )
 
 
 def _unknown_calls() -> str:

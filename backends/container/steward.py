@@ -6,6 +6,7 @@ container's first process and then has Podman remove the container, also when ke
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -16,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from backends.container import inspection, plan, userns
+from backends.container import inspection, listening, plan, userns
 from backends.container.inspection import Seen
 from backends.container.joining import Joiner, Process, Runtime
 from backends.container.plan import Plan
@@ -47,12 +48,18 @@ class Order(NamedTuple):
     tree: str  # inside
     home: str  # inside
     rootful: bool
+    listener: tuple[str, int] | None  # where a proxy is to be reached inside
+    words: tuple[str, ...]  # Podman's own, before the verb
+
+    def argv(self, *words: str) -> list[str]:
+        return [*self.words, *words]
 
 
 class ContainerSteward(Steward):
-    def __init__(self, control: socket.socket, death: int, order: Order) -> None:
+    def __init__(self, control: socket.socket, death: int, order: Order, hand: socket.socket | None) -> None:
         super().__init__(control, death, order.box)
         self._order = order
+        self._hand = hand  # takes the listener
         self._container = ""
         self._first: ProcessId | None = None
         self._first_fd = -1
@@ -63,7 +70,10 @@ class ContainerSteward(Steward):
     # ---- up
 
     def bring_up(self) -> dict[str, Any]:
-        if os.geteuid():
+        podman = self._order.podman
+        if self._order.rootful:
+            userns.shelter(str(podman.store), str(podman.run))
+        else:
             userns.enter()
         from backends.container import runtimes
 
@@ -86,8 +96,8 @@ class ContainerSteward(Steward):
 
     def _run(self, runtime: Runtime) -> str:
         """Start the container; "" when it runs, else why it does not."""
-        podman, wanted = self._order.podman, self._order.plan
-        words = podman.argv(*plan.run(wanted, runtime.program))
+        wanted = self._order.plan
+        words = self._order.argv(*plan.run(wanted, runtime.program))
         status, out, said = call(words, self._order.env, wanted.folder, self.death)
         if status:
             return said or f"podman ended with {status}"
@@ -110,6 +120,9 @@ class ContainerSteward(Steward):
         # Not before: Podman's monitor is to be the keeper's child, and sessions ours.
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         self._seen = inspection.look(self._joiner, self._order.tree, self._order.home)
+        if self._order.listener is not None and self._hand is not None:
+            listening.hand_over(self._first.pid, *self._order.listener, self._hand)
+            self._hand.close()
         return {
             "runtime": runtime.name,
             "container": self._container,
@@ -157,8 +170,12 @@ class ContainerSteward(Steward):
             _wait(self._conmon_fd, until)
         podman, wanted = self._order.podman, self._order.plan
         if self._container and os.path.isdir(f"{podman.store}/images/overlay-containers/{self._container}"):
-            words = podman.argv("rm", "--force", "--time=0", "--ignore", self._container)
+            words = self._order.argv("rm", "--force", "--time=0", "--ignore", self._container)
             call(words, self._order.env, wanted.folder)
+        if self._order.rootful:
+            for folder in Path("/sys/fs/cgroup").glob(f"*/{plan.CGROUP}"):
+                with contextlib.suppress(OSError):  # another box has its own in there
+                    folder.rmdir()
         remove(Path(wanted.folder))
 
 

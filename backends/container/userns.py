@@ -4,8 +4,11 @@
 one for each user, for ever). In one that is made here nothing stays: it ends, with all that was mounted in
 it, when the last process of it ends.
 
+Root has no use for such a namespace and gets a mount namespace (:func:`shelter`).
+
 Run as a file: ``python -I -S userns.py PROGRAM ARGUMENT...`` executes the program inside, with the
-environment that it was given. Lean, because a steward calls :func:`enter` in its own process.
+environment that it was given; with ``--shelter STORE RUN`` before the program, root's kind. Lean, because a
+steward calls :func:`enter` in its own process.
 
 Source: user_namespaces(7), newuidmap(1), subuid(5); pkg/rootless of github.com/containers/podman, which
 takes ``_CONTAINERS_USERNS_CONFIGURED`` for "this process is in such a namespace already".
@@ -96,6 +99,40 @@ def enter() -> None:
         raise RuntimeError(said.decode("utf-8", "replace").strip()[:500] or "newuidmap failed")
 
 
+SHELTER = "--shelter"
+_PLACE = "/run/cloche-podman"  # an empty folder of the host's, and a file system of our own in the shelter
+STORE, RUN = f"{_PLACE}/store", f"{_PLACE}/run"
+_NEWNS = 0x00020000
+_BIND, _REC, _SLAVE = 0x1000, 0x4000, 0x80000
+
+
+def shelter(store: str, run: str) -> None:
+    """Move this process, root's, into a mount namespace with the folders at :data:`STORE` and :data:`RUN`.
+
+    For a container with a user namespace Podman opens every folder above its own to everybody
+    (``makeAccessible``), /root among them. Above these two there is nothing to open.
+    """
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def mount(source: str, target: str, kind: str, flags: int) -> None:
+        if libc.mount(source.encode(), target.encode(), kind.encode(), flags, None):
+            number = ctypes.get_errno()
+            raise OSError(number, f"mount {target}: {os.strerror(number)}")
+
+    if libc.unshare(_NEWNS):
+        number = ctypes.get_errno()
+        raise OSError(number, f"no mount namespace: {os.strerror(number)}")
+    libc.mount.argtypes = (ctypes.c_char_p,) * 3 + (ctypes.c_ulong, ctypes.c_char_p)
+    mount("none", "/", "", _REC | _SLAVE)
+    os.makedirs(_PLACE, mode=0o755, exist_ok=True)
+    mount("cloche", _PLACE, "tmpfs", 0)
+    for source, target in ((store, STORE), (run, RUN)):
+        os.mkdir(target)
+        mount(source, target, "", _BIND | _REC)
+
+
 def _words(of: tuple[Extent, ...]) -> list[str]:
     return [str(number) for extent in of for number in extent]
 
@@ -131,8 +168,13 @@ def _unshare() -> None:
 def main(words: list[str]) -> None:
     """Execute ``words`` inside. Does not return."""
     try:
-        environment = {**os.environ, **names()}
-        enter()
+        if words[0] == SHELTER:
+            environment = dict(os.environ)
+            shelter(words[1], words[2])
+            del words[:3]
+        else:
+            environment = {**os.environ, **names()}
+            enter()
         os.execvpe(words[0], words, environment)  # noqa: S606 (no shell is wanted)
     except (OSError, RuntimeError) as error:
         sys.stderr.write(f"{error}\n")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from backends.errors import UsageError
 from backends.policy.fit import misfits
 from backends.policy.model import Policy
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
@@ -42,6 +43,14 @@ class ContainerTier:
 def _policy_refusals(policy: Policy) -> Iterable[Refusal]:
     for misfit in misfits(policy, ContainerTier.name):
         yield Refusal(*misfit)
+    if policy.net.mode == "allow":
+        from backends.egress import rules
+
+        for text in policy.net.egress:
+            try:
+                rules.parse(text)
+            except UsageError as error:
+                yield Refusal("net.egress", error.why, error.next_step)
     if not policy.net.loopback:
         yield Refusal(
             "net.loopback",

@@ -165,7 +165,7 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
     from backends.keeper import start
 
     start.sweep()  # not worth a row: three files, of which two are empty
-    return (*done, *_stale_probes(), *_prune_packs(), *_prune_layers())
+    return (*done, *_stale_probes(), *_containers(), *_prune_packs(), *_prune_layers())
 
 
 def _stale_probes() -> list[RemovalOutcome]:
@@ -176,6 +176,23 @@ def _stale_probes() -> list[RemovalOutcome]:
         _outcome(folder.name, delete, folder, "was a probe that was killed; removed")
         for folder in probes.stale()
     ]
+
+
+def _containers() -> tuple[RemovalOutcome, ...]:
+    """Remove what crashes left of containers. A box that runs or is about to holds its lock."""
+    from backends.snapshots import RemovalOutcome
+
+    name = "containers"
+    try:
+        from backends.container import leftovers
+
+        count = leftovers.sweep(paths for paths in store.folders() if store.held(paths))
+    except (ClocheError, OSError) as error:
+        failure = ClocheError(
+            "containers were not removed", str(error), "cloche doctor", code="container-left"
+        )
+        return (RemovalOutcome(name, False, failure.why, failure.as_dict()),)
+    return (RemovalOutcome(name, True, f"{count} that no live box has; removed", None),) if count else ()
 
 
 def _prune_packs() -> tuple[RemovalOutcome, ...]:

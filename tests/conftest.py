@@ -44,6 +44,8 @@ ANYBODYS = {
     "test_next_steps",
     "test_outputfilter",
     "test_parts",
+    "test_proxy",
+    "test_proxyhead",
     "test_relay_floods",
     "test_relay_http",
     "test_relay_names",

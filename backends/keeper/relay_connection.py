@@ -186,6 +186,10 @@ class Connection:
                 raise
             return  # the event was of another socket that had this number
         self._relay.settled(self)
+        self._flow(upstream)
+
+    def _flow(self, upstream: socket.socket) -> None:
+        """Both sides are there and all that had to be said was: let bytes go both ways."""
         scratch = self._relay.scratch
         hellos = self._hellos
         check = self._check if self._requests is not None else self._greets if hellos is not None else None
@@ -195,7 +199,7 @@ class Connection:
         )
         self._first = b""
         if self._requests is not None:
-            self._up.paused = self._requests.waiting
+            self._up.paused = self._requests.pauses
         self._traffic = self._relay.traffic(self.address, self.port, self.name)
         self._traffic.connections += 1
         self._move(self._up, self._down)
@@ -206,7 +210,7 @@ class Connection:
         if self._sniffer is not None:
             self._sniff(self._sniffer)
         elif self._up is None or self._down is None:
-            if events & GONE and _gone(self._client):
+            if events & GONE and gone(self._client):
                 self.end(broken=True)
         else:
             if events & GONE:
@@ -227,7 +231,7 @@ class Connection:
 
     def _lose(self, side: socket.socket, into: Flow) -> None:
         """A side is at its end both ways, or was reset: what came from it can still be read."""
-        if side in self._dead or not _gone(side):
+        if side in self._dead or not gone(side):
             return
         # It would be reported in every turn of the loop. Reading from it never waits any more.
         self._dead.add(side)
@@ -251,7 +255,7 @@ class Connection:
     def _check(self, data: bytes) -> bytes:
         assert self._requests is not None and self._up is not None
         passed = self._requests.feed(data)
-        self._up.paused = self._requests.waiting
+        self._up.paused = self._requests.pauses
         return passed
 
     def _greets(self, data: bytes) -> bytes:
@@ -362,7 +366,7 @@ def reset(side: socket.socket) -> None:
     side.close()
 
 
-def _gone(side: socket.socket) -> bool:
+def gone(side: socket.socket) -> bool:
     """Whether a socket is really at its end: an event may be of one that had its number a moment ago."""
     poll = select.poll()
     poll.register(side.fileno(), 0)

@@ -26,7 +26,7 @@ _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\x00-\x08\x0a-\x1f\x7f]*)?
 _SWITCHED = re.compile(rb"HTTP/1\.[01] 101[ \r]")
 ANSWER = 13  # bytes of an answer that tell whether the protocol was switched
 
-_HEAD, _BODY, _SIZE, _AFTER, _TRAILER, _WAIT, _OPEN = range(7)
+HEAD, _BODY, _SIZE, _AFTER, _TRAILER, _WAIT, _OPEN = range(7)
 
 
 class NotPassed(Exception):
@@ -46,8 +46,8 @@ class Requests:
     def __init__(self, admit: Callable[[str], None]) -> None:
         self._admit = admit
         self._buffer = bytearray()
-        self._state = _HEAD
-        self._after = _HEAD  # the state that follows a body, or the last chunk
+        self._state = HEAD
+        self._after = HEAD  # the state that follows a body, or the last chunk
         self._left = 0  # bytes of the body or chunk that are still to come; of the trailers that may
         self._requests = 0
 
@@ -56,9 +56,14 @@ class Requests:
         """Whether the server's answer to an upgrade decides how to go on."""
         return self._state == _WAIT
 
+    @property
+    def pauses(self) -> bool:
+        """Whether nothing more of the client is to be read now."""
+        return self.waiting
+
     def answered(self, start: bytes) -> bytes:
         """The server's answer begins with ``start``: what was kept back and may go on now."""
-        self._state = _OPEN if _SWITCHED.match(start) else _HEAD
+        self._state = _OPEN if _SWITCHED.match(start) else HEAD
         return self.feed(b"")
 
     def feed(self, data: bytes) -> bytes:
@@ -72,7 +77,7 @@ class Requests:
                 self._take(out, len(self._buffer))
             elif self._state == _BODY:
                 self._body(out)
-            elif not (self._head(out) if self._state == _HEAD else self._line(out)):
+            elif not (self._head(out) if self._state == HEAD else self._line(out)):
                 break
         return bytes(out)
 
@@ -126,9 +131,9 @@ class Requests:
         elif lengths:
             if len(lengths) > 1 or not re.fullmatch(rb"[0-9]{1,18}", lengths[0]):
                 raise NotPassed("a request body whose length two readers may take for two")
-            self._left, self._after = int(lengths[0]), _HEAD
-            self._state = _BODY if self._left else _HEAD
-        if upgrades and self._requests == 1 and self._state == _HEAD and b"h2c" not in upgrades:
+            self._left, self._after = int(lengths[0]), HEAD
+            self._state = _BODY if self._left else HEAD
+        if upgrades and self._requests == 1 and self._state == HEAD and b"h2c" not in upgrades:
             self._state = _WAIT
 
     def _line(self, out: bytearray) -> bool:
@@ -152,7 +157,7 @@ class Requests:
                 raise NotPassed("a request body that is not well formed")
             self._state = _SIZE
         elif not line:
-            self._state = _HEAD
+            self._state = HEAD
         else:
             self._left -= end + 2
             if self._left < 0 or _FIELD.fullmatch(line) is None:

@@ -121,6 +121,9 @@ class Relay:
     a connection said leads, for when the address cannot be had. The listeners are closed with the relay.
     """
 
+    lane = LANE  # of what is refused here
+    by = BY_RELAY
+
     def __init__(
         self,
         loop: Loop,
@@ -197,8 +200,8 @@ class Relay:
 
     def _limit(self, what: str, rule: str) -> None:
         self._refused += 1
-        self.log.note(f"relay: connections are refused: {rule}", f"relay {what}")
-        self._deny(Refusal("limit", what, rule, LANE, BY_RELAY), 0, "", 1)
+        self.log.note(f"{self.by}: connections are refused: {rule}", f"{self.by} {what}")
+        self._deny(Refusal("limit", what, rule, self.lane, self.by), 0, "", 1)
 
     def _begin(self, client: socket.socket) -> None:
         if len(self._live) >= self._cap:
@@ -211,6 +214,10 @@ class Relay:
             self._limit("descriptors", f"{RESERVE} descriptors are left for the journal")
             return
         client.setblocking(False)
+        self._take(client)
+
+    def _take(self, client: socket.socket) -> None:
+        """Begin with a connection for which there is room."""
         own = _own(client)
         try:
             address, port = self._original(client)
@@ -248,7 +255,7 @@ class Relay:
         if known:
             self.traffic(address, port, "").refused += 1
         pid, command = self._caller(address, port)
-        self._deny(Refusal("net", place(address, port) + shown, rule, LANE, BY_RELAY), pid, command, 1)
+        self._deny(Refusal("net", place(address, port) + shown, rule, self.lane, self.by), pid, command, 1)
         connection.end(broken=True)
 
     def fail(self, connection: Connection, why: str, *, last: bool = True) -> None:

@@ -45,25 +45,36 @@ class Served:
         self.log_read, log_write = os.pipe2(os.O_CLOEXEC)
         self._log_write = log_write
         self.loop = Loop(lambda where, error: self.raised.append(f"{where}: {type(error).__name__}: {error}"))
-        matcher = Matcher(map(parse, rules))
         listeners = list(redirected) or [socket.create_server(("127.0.0.1", 0), backlog=4096)]
         self.address = listeners[0].getsockname()
-        self.relay = Relay(
-            self.loop,
-            Log(log_write),
-            listeners,
-            lambda address, port, said: matcher.destination(address, port, names, said),
-            deny=lambda *refusal: self.refusals.append(refusal),
-            caller=lambda _address, _port: (7, "curl"),
-            dial=self._dial,
-            original=relay_net.original if redirected else lambda _client: self.destination,
-            cap=cap,
-        )
+        original = relay_net.original if redirected else lambda _client: self.destination
+        self.relay = self._made(Log(log_write), listeners, Matcher(map(parse, rules)), names, original, cap)
         self._wake = socket.socketpair()
         self._calls: list[Callable[[], None]] = []
         self.loop.add(self._wake[0].fileno(), 1, self._woken)
         self._thread = threading.Thread(target=self.loop.run)
         self._thread.start()
+
+    def _made(
+        self,
+        log: Log,
+        listeners: list[socket.socket],
+        matcher: Matcher,
+        names: tuple[str, ...],
+        original: Callable[[socket.socket], tuple[str, int]],
+        cap: int,
+    ) -> Relay:
+        return Relay(
+            self.loop,
+            log,
+            listeners,
+            lambda address, port, said: matcher.destination(address, port, names, said),
+            deny=lambda *refusal: self.refusals.append(refusal),
+            caller=lambda _address, _port: (7, "curl"),
+            dial=self._dial,
+            original=original,
+            cap=cap,
+        )
 
     def _dial(self, address: str, port: int) -> socket.socket:
         self.dialled.append((address, port))
@@ -143,6 +154,7 @@ class Server:
     def wait(self) -> None:
         """Until every connection so far was served to its end."""
         for thread in self._threads[1:]:
+            support.wait_until(lambda: thread.ident is not None, "it was begun")  # noqa: B023
             thread.join(LIMIT)
             assert not thread.is_alive()
 

@@ -21,6 +21,7 @@ from backends.keeper.gate import Gate
 from backends.keeper.init_protocol import Message
 from backends.keeper.limits import Actions, Limits, described, holds_memory
 from backends.keeper.link import Full, Link
+from backends.keeper.lists import listed
 from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop, Timer
 from backends.keeper.moves import Moves
@@ -33,14 +34,13 @@ from backends.keeper.sessions import Sessions
 from backends.keeper.state import Live, State
 from backends.kernel import cgroups
 from backends.kernel.seccomp import FilterSpec
-from backends.tiers.protocol import BoxNetwork, LaunchSpec, LiveBox
+from backends.tiers.protocol import LaunchSpec, LiveBox
 from backends.values import Claim, NotObserved, ProcessId
 
 if TYPE_CHECKING:
     import socket
 
     from backends.keeper.audited import Audited
-    from backends.keeper.egress import Egress
 
 END_PATIENCE = 1.0  # seconds that init gets to end the tree itself before it is killed
 CENSUS_LIFE = 0.25  # seconds; a scan of /proc costs with every process of the host, and every pane asks
@@ -91,7 +91,7 @@ class Keeper:
         self.gate: Gate | None = None
         census.beside(ident.pid for ident in box.beside)
         self.link = Link(loop, box.control, self._hear, self._link_lost, log.failure)
-        self.egress = self._egress(box.network) if box.network is not None else None
+        self.egress = listed(loop, log, spec, box, self.deny, self.recorder.note)
         loop.add(box.pidfd, READ, self._init_ended)
         if box.notify is not None and filter_spec is not None:
             self.gate = Gate(
@@ -203,19 +203,6 @@ class Keeper:
         self.exits.count_up()
         self.limits.count_up()
         self.denials.flush()
-
-    def _egress(self, network: BoxNetwork) -> Egress:
-        from backends.keeper.egress import Egress  # only the tiers with a list have what it loads
-
-        return Egress(
-            self.loop,
-            self.log,
-            self.spec.policy,
-            network,
-            self.denials.add,
-            self.recorder.note,
-            box=self.spec.box_name,
-        )
 
     def _audited(self, sock: socket.socket) -> Audited:
         from backends.keeper.audited import Audited  # only where root reads the host's audit

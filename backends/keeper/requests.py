@@ -24,7 +24,7 @@ from backends.policy.model import Policy
 from backends.values import JournalRecord, ProcessId
 
 if TYPE_CHECKING:
-    from backends.keeper.egress import Egress
+    from backends.keeper.listed import Listed
 
 QUIET = 0.1  # seconds between two notices of the same kind to one subscriber
 DEFAULT_OUTPUT = 65536
@@ -172,7 +172,7 @@ class Requests:
 
     # ------------------------------------------------------------ the network
 
-    def _listed(self) -> Egress:
+    def _listed(self) -> Listed:
         if self._keeper.egress is None:
             raise Refused(
                 "the box has no list of destinations",

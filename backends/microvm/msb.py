@@ -57,7 +57,7 @@ class Microsandbox:
         """What msb's own doctor says of a host without KVM, in its words."""
         why = f"{_KVM} cannot be opened"
         try:
-            health = msb_answers.health(msb_store.call(["doctor"]).out)
+            health = msb_answers.health(msb_store.call(["doctor"]).said)
         except (OSError, Refused):
             return why, "msb doctor says more"
         if health.failed:
@@ -68,7 +68,7 @@ class Microsandbox:
         inside = "refused by the guest's own kernel, whose word would be the box's"
         rows = [(kind, inside) for kind in ("fs-read", "fs-write", "exec", "socket", "syscall")]
         if spec.egress:
-            why = "microsandbox holds the list of destinations itself and counts nothing that it refuses"
+            why = "microsandbox holds the list of addresses itself and counts nothing that it refuses"
         else:
             why = "the guest's network card leads nowhere, and nobody counts what it sends"
         return (*rows, ("net", why), ("dns", why))

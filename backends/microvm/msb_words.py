@@ -77,24 +77,23 @@ def run(machine: Machine) -> list[str]:
 
 
 def network(egress: Iterable[str]) -> list[str]:
-    """What may leave the guest. ``Refused`` for a rule that msb does not hold."""
-    entries = tuple(egress)
+    """What may leave the guest: addresses alone. ``Refused`` for a rule that names a host.
+
+    A guest that looks names up needs msb's own name server opened (``allow@dns``), and that one looks up
+    every name, so that what a box asks for is a way out for whatever it knows.
+    """
     words = ["--net-default", "deny"]
-    if entries:
-        words.append("--net-strict=true")  # a connection to a name must say that name
-    for text in entries:
-        words += ["--net-rule", _rule(text)]
+    for text in egress:
+        rule = rules.parse(text)
+        if rule.network is None:
+            raise Refused(
+                f"microsandbox cannot hold the destination {text}",
+                "a guest that looks up names needs its name server, which looks up every name for it",
+                'state vmm = "qemu", or --tier supervised, or addresses instead of names',
+                code="msb-rule",
+            )
+        words += ["--net-rule", f"allow:egress@{_address(rule.network)}:tcp:{rule.port}"]
     return words
-
-
-def _rule(text: str) -> str:
-    rule = rules.parse(text)
-    if rule.network is not None:
-        return f"allow:egress@{_address(rule.network)}:tcp:{rule.port}"
-    if rule.raw:
-        raise _unheld(text, "it lets nothing through to a name that does not say that name")
-    kind = "suffix" if rule.kind == "wildcard" else "domain"
-    return f"allow:egress@{kind}={rule.host}:tcp:{rule.port}"
 
 
 def _address(network: Network) -> str:
@@ -103,15 +102,6 @@ def _address(network: Network) -> str:
     if not network.is_address:
         text += f"/{network.bits}"
     return text if network.version == 4 else f"[{text}]"
-
-
-def _unheld(text: str, why: str) -> Refused:
-    return Refused(
-        f"microsandbox cannot hold the destination {text}",
-        why,
-        'state vmm = "qemu", or --tier supervised',
-        code="msb-rule",
-    )
 
 
 def _bind(one: Bind, more: tuple[str, ...]) -> str:
@@ -144,7 +134,7 @@ def execute(name: str, number: int, owner: tuple[int, int], held: Held, *, termi
 
 def kill(name: str, process: int) -> list[str]:
     """End what is left of a command: the group of the shell that ran it, of which it is the first process."""
-    text = 'kill -9 -- "-$1" 2>/dev/null || kill -9 "$1"'
+    text = 'kill -9 "-$1" 2>/dev/null || kill -9 "$1"'  # "--" is none of every shell's
     own = ["exec", "--quiet", "--no-tty", "--no-stdin", "--user", "0:0", name]
     return [*own, "--", "/bin/sh", "-c", text, "sh", str(process)]
 

@@ -31,9 +31,11 @@ def compose(
     shell: str,
     pty: bool,
     confined: bool,
+    proxy: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The environment of one session. Of ``caller`` only names in the policy's pass-list arrive.
 
+    ``proxy`` names the box's own, where there is no other way out: the caller's would lead nowhere.
     A box without a boundary keeps the person's own HOME, USER and PATH, since it is their account.
     """
     env = {
@@ -50,6 +52,7 @@ def compose(
         env["TERM"] = "xterm-256color"
         env.update((name, caller[name]) for name in TERMINAL if caller.get(name))
     env.update((name, value) for name, value in caller.items() if policy.env.passes(name))
+    env.update(proxy or {})
     env.update(policy.env.set)
     env["CLOCHE_BOX"] = box
     return env

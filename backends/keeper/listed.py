@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from backends.egress import pins as pinning
@@ -43,6 +44,8 @@ class Listed(ABC):
 
     Nothing is answered, let through or counted before :meth:`begin`: until then init proves its claims.
     """
+
+    variables: Mapping[str, str] = MappingProxyType({})  # what a session is told of the way out
 
     def __init__(
         self,

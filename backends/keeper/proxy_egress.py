@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from backends.egress import pins as pinning
-from backends.egress import routes
+from backends.egress import proxied, routes
 from backends.egress.matcher import Matcher
 from backends.keeper.listed import WHY, Listed, Record, Routed
 from backends.keeper.log import Log
@@ -33,6 +33,7 @@ class ProxyEgress(Listed):
     ) -> None:
         super().__init__(loop, log, policy, given.pins, given.own, deny, record)
         self._listener = given.listener
+        self.variables = dict(given.variables) or proxied.variables()
         self._proxy: Proxy | None = None
         self._waiting: dict[str, list[Callable[[str], None]]] = {}
 

@@ -252,6 +252,7 @@ class Requests:
             shell=self._shell_path,
             pty=pty,
             confined=keeper.confined,
+            proxy=keeper.egress.variables if keeper.egress is not None else None,
         )
         cwd = os.path.join(keeper.box.inside_tree, fields.text("cwd", ""))
         return env, cwd.rstrip("/") or "/"

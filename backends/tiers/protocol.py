@@ -70,6 +70,8 @@ class BoxProxy(NamedTuple):
     listener: socket.socket  # listening, TCP in the box's network namespace or a Unix socket
     pins: Pins  # names as they were resolved for this launch (backends.tiers.networking.resolved)
     own: tuple[str, ...]  # the host's own addresses (netlink.own_addresses), which no name opens
+    # What names it inside; () where it is at the address and port of ``backends.egress.proxied``.
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 class LiveBox(NamedTuple):

@@ -139,21 +139,27 @@ def _run(guest: Guest, patience: float) -> tuple[bool, str]:
         os.close(fd)
     until = time.monotonic() + patience
     data = b""
-    open_ = True
-    while open_ and time.monotonic() < until:
+    status = -1
+    ended = os.pidfd_open(child)
+    reading = True
+    while status < 0 and time.monotonic() < until:
         poll = select.poll()
-        poll.register(out, select.POLLIN)
-        for fd, events in guest.watched().items():
+        for fd, events in ((ended, select.POLLIN), *guest.watched().items()):
             poll.register(fd, events)
+        if reading:
+            poll.register(out, select.POLLIN)
         for fd, events in poll.poll(1000):
-            if fd != out:
+            if fd == ended:
+                status = os.waitpid(child, 0)[1]
+            elif fd != out:
                 guest.ready(fd, events)
-            elif part := os.read(out, 4096):
-                data += part
             else:
-                open_ = False
-    os.close(out)
-    _, status = os.waitpid(child, 0) if not open_ else (0, -1)
+                part = os.read(out, 4096)
+                reading = bool(part)
+                data += part
+    if reading:
+        os.set_blocking(out, False)
+        data += os.read(out, 4096) if select.select([out], [], [], 0)[0] else b""
     if status == 0 and _WORD in data:
         return True, ""
     return False, f"the command ended with status {status} and printed {data[:80]!r}"

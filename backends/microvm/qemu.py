@@ -154,7 +154,7 @@ class QemuGuest:
     def __init__(self, channel: Channel, started: Monitor) -> None:
         self._channel = channel
         self._monitor = started
-        self.monitors = (started.pidfd,)
+        self.monitors: tuple[int, ...] = (started.pidfd,)
         self.observed = Observed("", "")
 
     def wait(
@@ -266,7 +266,7 @@ def arguments(spec: GuestSpec) -> list[str]:
         *("-display", "none", "-monitor", "none", "-parallel", "none"),
         *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
         *("-name", f"cloche-{spec.name}"),
-        *("-machine", f"{MACHINE},usb=off,vmport=off,smm=off,hpet=off,graphics=off"),
+        *("-machine", f"{MACHINE},usb=off,graphics=off"),
         *("-accel", "tcg" if emulated else "kvm"),
         *("-cpu", "max" if emulated else "host"),
         *("-smp", str(spec.cpus), "-m", str(max(spec.memory, LEAST_MEMORY) // _MIB)),
@@ -293,8 +293,8 @@ def arguments(spec: GuestSpec) -> list[str]:
 
 def _command_line(emulated: bool) -> str:
     words = "console=ttyS0 quiet panic=-1 reboot=t audit=0 8250.nr_uarts=1 random.trust_cpu=on"
-    words += " rcupdate.rcu_expedited=1 nowatchdog"
-    return f"{words} mitigations=off nokaslr tsc=reliable no_timer_check" if emulated else words
+    words += " rcupdate.rcu_expedited=1"
+    return f"{words} mitigations=off nokaslr no_timer_check" if emulated else words
 
 
 def configuration(spec: GuestSpec, limits: Limits) -> dict[str, object]:

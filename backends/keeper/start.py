@@ -33,6 +33,7 @@ KEPT = (
     "CLOCHE_INJECT",
     "CLOCHE_LANDLOCK_ABI",
     "CLOCHE_TRACE",
+    "CLOCHE_GUEST_KERNEL",
 )
 SCRIPT = Path(__file__).with_name("__main__.py")
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW

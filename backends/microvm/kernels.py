@@ -1,6 +1,6 @@
 """The guest's kernel: one of Debian's (or the like) on this host, with the modules that a guest needs.
 
-Looked for in the folder that ``CLOCHE_GUEST_KERNEL`` names, in ``<state>/kernel``, then where packages put
+Looked for in the folder that ``CLOCHE_GUEST_KERNEL`` names, in ``.kernel`` of the state folder, then where packages put
 kernels. A folder holds ``boot/vmlinuz-RELEASE`` and ``lib/modules/RELEASE`` (an unpacked package), or is a
 root of that shape. Source: Documentation/arch/x86/boot.rst for the image.
 """
@@ -52,7 +52,7 @@ class NoKernel(Exception):
 
 def place() -> Path:
     """Where a person unpacks a kernel package for guests."""
-    return state_dir() / "kernel"
+    return state_dir() / ".kernel"
 
 
 def remedy() -> str:

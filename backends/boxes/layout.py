@@ -87,6 +87,11 @@ class BoxPaths(NamedTuple):
         return self.upper if self.layers.exists() else self.tree
 
     @property
+    def mapped(self) -> Path:
+        """There from the first launch in a virtual machine on (:mod:`backends.trees.mapped`)."""
+        return self.root / "mapped"
+
+    @property
     def work(self) -> Path:
         """The kernel's scratch beside ``upper``, on the same file system."""
         return self.root / "work"

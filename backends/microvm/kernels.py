@@ -1,6 +1,6 @@
 """The guest's kernel: one of Debian's (or the like) on this host, with the modules that a guest needs.
 
-Looked for in the folder that ``CLOCHE_GUEST_KERNEL`` names, in ``.kernel`` of the state folder, then where packages put
+Looked for in the folder that ``CLOCHE_GUEST_KERNEL`` names, in ``.kernel`` of the state folder, where packages put
 kernels. A folder holds ``boot/vmlinuz-RELEASE`` and ``lib/modules/RELEASE`` (an unpacked package), or is a
 root of that shape. Source: Documentation/arch/x86/boot.rst for the image.
 """

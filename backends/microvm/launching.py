@@ -170,6 +170,7 @@ def _own_folders(spec: LaunchSpec) -> None:
             inert.make(tree)
         finally:
             os.close(tree)
+        paths.mapped.touch(mode=0o600)
         for folder in (paths.tree, paths.home):
             links.map_links(os.fspath(folder), owner)
     except OSError as error:

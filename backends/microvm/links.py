@@ -4,7 +4,7 @@ With mapped attributes (qemu(1), security_model=mapped-xattr) a link is a plain 
 and says in an extended attribute that it is one. A checkout makes real links, which the guest could not read,
 and which nobody may follow on the host once the box ran; so before a launch each becomes such a file.
 
-The attribute is written by the guest too. On the host it is a claim: :func:`mode` reads it for the walker.
+The attribute is written by the guest too; on the host it is a claim (:mod:`backends.trees.mapped`).
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import os
 import stat
 
 from backends.errors import Refused
+from backends.trees.mapped import MODE
 
-MODE = "user.virtfs.mode"  # 32 bits, little endian (hw/9pfs/9p-local.c)
-LONGEST = 4095  # bytes of a target
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 512
 
@@ -87,14 +86,3 @@ def _map(fd: int, name: bytes, owner: tuple[int, int] | None) -> None:
         raise
     finally:
         os.close(made)
-
-
-def mode(fd: int) -> int | None:
-    """The mode that the guest gave the open file ``fd``; ``None`` where it gave none."""
-    try:
-        value = os.getxattr(fd, MODE)
-    except OSError as error:
-        if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
-            return None
-        raise
-    return int.from_bytes(value, "little") if len(value) == 4 else None

@@ -148,6 +148,7 @@ def _read(
             "limits": limits._asdict(),
             "confine": confine,
             "apart": apart,
+            "mapped": paths.mapped.exists(),
         }
         try:
             report, answer = _run(paths, job, limits.seconds + GRACE)

@@ -252,7 +252,7 @@ class Walk:
             )
         try:
             status = os.fstat(opened)
-            if not stat.S_ISREG(status.st_mode):
+            if not self.plain(opened, status):
                 return rules
             if status.st_size > ignore.LARGEST:
                 self.find("ignore-rules", path, f"larger than {ignore.LARGEST} bytes: its rules are not used")
@@ -266,6 +266,10 @@ class Walk:
         for line in added.bad:
             self.find("ignore-rules", path, f"not a pattern: {text(line[:200])}")
         return added
+
+    def plain(self, fd: int, status: os.stat_result) -> bool:
+        """Whether what is open on ``fd`` is a regular file."""
+        return stat.S_ISREG(status.st_mode)
 
     def ignores(self, rules: ignore.Rules, path: bytes, is_folder: bool) -> bool:
         if not self.ruled:

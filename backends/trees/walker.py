@@ -19,6 +19,7 @@ from typing import Any
 
 from backends.trees import statcache
 from backends.trees.listing import Listing
+from backends.trees.mapped import MappedWalk
 from backends.trees.stream import Import
 from backends.trees.upper import UpperWalk, parse_rules
 from backends.trees.walk import CHUNK, Stop, Walk, WholeWalk, text
@@ -63,7 +64,7 @@ def main(job: dict[str, Any]) -> int:
             walk = UpperWalk(job["limits"], base, rules, cache, out, compared)
         else:
             out = Import.of_all(stream, job["hash"], tracked)
-            walk = WholeWalk(job["limits"], tracked, cache, out)
+            walk = (MappedWalk if job["mapped"] else WholeWalk)(job["limits"], tracked, cache, out)
         walk.apart = os.fsencode(job["apart"])
         try:
             walk.root(job["tree"])

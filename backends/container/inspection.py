@@ -123,7 +123,7 @@ def parse(text: str, took: float) -> Seen:
     return Seen(proofs, texts, took)
 
 
-_CLAIMS = (
+_TRIED = (
     ("mount", "No process of the box can mount anything.", ("mount",)),
     (
         "user-namespace",
@@ -144,12 +144,23 @@ _CLAIMS = (
     ("device", "No device can be made.", ("device",)),
     ("set-id", "No set-user-id or set-group-id bit can be set.", ("set-id",)),
 )
+_READ = (
+    (
+        "capabilities",
+        "Sessions have no capability and cannot gain one (no_new_privs), under a seccomp filter.",
+    ),
+    ("network", "The box's network has loopback and nothing else."),
+    ("processes", "Processes of the host cannot be seen."),
+)
+CLAIMS: tuple[tuple[str, str], ...] = (*((ident, text) for ident, text, _ in _TRIED), *_READ)
+"""Every claim that :func:`claims` answers for, as id and sentence."""
 
 
 def claims(seen: Seen) -> tuple[Claim, ...]:
     """The claims of a container with what came of each."""
     rows = []
-    for ident, text, names in _CLAIMS:
+    sentences = dict(CLAIMS)
+    for ident, text, names in _TRIED:
         found = [seen.proofs.get(name, [False, "it was not run"]) for name in names]
         held = all(one[0] is True for one in found)
         rows.append((ident, text, held, "; ".join(str(one[1]) for one in found)))
@@ -159,19 +170,15 @@ def claims(seen: Seen) -> tuple[Claim, ...]:
     rows.append(
         (
             "capabilities",
-            "Sessions have no capability and cannot gain one (no_new_privs), under a seccomp filter.",
+            sentences["capabilities"],
             none and status.get("NoNewPrivs") == "1" and status.get("Seccomp") == "2",
             ", ".join(f"{name} {status.get(name)}" for name in ("CapEff", "CapBnd", "NoNewPrivs", "Seccomp")),
         )
     )
     interfaces = [line.partition(":")[0].strip() for line in seen.texts.get("net", "").splitlines()[2:]]
-    rows.append(
-        ("network", "The box's network has loopback and nothing else.", interfaces == ["lo"], str(interfaces))
-    )
+    rows.append(("network", sentences["network"], interfaces == ["lo"], str(interfaces)))
     count = len(seen.texts.get("processes", "").split())
-    rows.append(
-        ("processes", "Processes of the host cannot be seen.", 0 < count <= 8, f"{count} processes in sight")
-    )
+    rows.append(("processes", sentences["processes"], 0 < count <= 8, f"{count} processes in sight"))
     whole = "end" in seen.texts
     return tuple(
         Claim(ident, text, PROVED if held and whole else FAILED, evidence, round(seen.took, 6))

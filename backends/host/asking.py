@@ -24,6 +24,8 @@ Progress = Callable[[str], None]
 """Is told in a few words what was tried, on the caller's own thread."""
 
 PATIENCE = 20.0  # seconds until a prober that gives no answer is ended
+# A store of images, and monitors that hang one after another, take longer; nobody waits for them else.
+_LONGER = {"container": 40.0, "microvm": 90.0}
 _GRACE = 3.0  # for it to end its box
 _SCRIPT = Path(__file__).with_name("prober.py")
 _LONGEST = 4 << 20
@@ -40,10 +42,15 @@ class Answer(NamedTuple):
     duration: float
 
 
-def ask(
-    words: Iterable[str], progress: Progress | None = None, patience: float = PATIENCE
-) -> dict[str, Answer]:
-    """What the prober of each word answers; never raises for one that fails or hangs."""
+def ask(words: Iterable[str], progress: Progress | None = None, patience: float = 0.0) -> dict[str, Answer]:
+    """What the prober of each word answers; never raises for one that fails or hangs.
+
+    ``patience``: seconds for each, 0 for the usual ones.
+    """
+
+    def limit(word: str) -> float:
+        return patience or _LONGER.get(word, PATIENCE)
+
     answers: dict[str, Answer] = {}
     poll = select.poll()
     running: dict[int, tuple[str, subprocess.Popen[bytes], bytearray]] = {}
@@ -62,11 +69,20 @@ def ask(
             assert child.stdout is not None
             running[child.stdout.fileno()] = (word, child, bytearray())
             poll.register(child.stdout.fileno(), select.POLLIN)
-        while running and (left := began + patience - time.monotonic()) > 0:
+        while running:
+            now = time.monotonic() - began
+            for fd in [fd for fd, (word, _, _) in running.items() if now >= limit(word)]:
+                word, child, _ = running.pop(fd)
+                poll.unregister(fd)
+                child.terminate()
+                _end(child)
+                mark = injected.MARK if injected.how("hang") else ""
+                answers[word] = Answer(None, f"no answer within {limit(word):g} s{mark}", now)
             if progress and len(running) != told:
                 told = len(running)
                 progress(f"trying {', '.join(_SHOWN.get(word, word) for word, _, _ in running.values())}")
-            for fd, _ in poll.poll(left * 1000):
+            left = min((limit(word) for word, _, _ in running.values()), default=now) - now
+            for fd, _ in poll.poll(max(0.0, left) * 1000):
                 word, child, data = running[fd]
                 part = os.read(fd, 1 << 16)
                 data += part
@@ -76,9 +92,6 @@ def ask(
                 del running[fd]
                 _end(child)
                 answers[word] = _answer(bytes(data), time.monotonic() - began)
-        for word, _, _ in running.values():
-            mark = injected.MARK if injected.how("hang") else ""
-            answers[word] = Answer(None, f"no answer within {patience:g} s{mark}", time.monotonic() - began)
     finally:
         for _, child, _ in running.values():
             child.terminate()

@@ -224,6 +224,13 @@ CAUSES: tuple[Cause, ...] = (
         ("container",),
     ),
     Cause(
+        "image-none",
+        "no image is here",
+        "the tiers that run an image have nothing to run, so nothing of them was tried",
+        "cloche image build --from-host python3 git --name tools",
+        ("container", "microvm"),
+    ),
+    Cause(
         "podman-rootful",
         "Podman runs as root",
         "root in a container is root of the host if it gets out; rootless needs an unprivileged user",
@@ -260,6 +267,13 @@ CAUSES: tuple[Cause, ...] = (
         "nothing",
         "use a host whose processor can be virtualized, or one level less of virtual machines",
         ("microvm",),
+    ),
+    Cause(
+        "host-lacks",
+        "this host lacks what a tier needs",
+        "the tier was not started: it says itself what is absent, and how it can be had",
+        "cloche probe tells what is absent beside the tier",
+        ("container", "microvm"),
     ),
     Cause(
         "proof-failed",

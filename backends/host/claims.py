@@ -7,8 +7,9 @@ a probe (:mod:`backends.host.proofs_inside`, :mod:`backends.host.proofs_talk`).
 from __future__ import annotations
 
 from backends import tiers
-from backends.host import proofs_inside, proofs_talk
+from backends.host import proofs_image, proofs_inside, proofs_talk
 from backends.keeper import init_proofs
+from backends.policy.fit import IMAGE_TIERS
 from backends.record import NamedTuple
 
 KERNEL_TIERS = ("process", "supervised")
@@ -50,6 +51,8 @@ def stated(tier: str) -> tuple[Stated, ...]:
     if tier in KERNEL_TIERS:
         rows += [Stated(tier, ident, text, _WITHOUT[ident]) for ident, text in init_proofs.CLAIMS]
         rows += [Stated(tier, *row) for row in (*proofs_inside.CLAIMS, *proofs_talk.MEMORY_CLAIMS)]
+    if tier in IMAGE_TIERS:
+        rows += [Stated(tier, *row) for row in proofs_image.stated(tier)]
     if tier == "supervised":
         rows.append(Stated(tier, *proofs_inside.LISTED_CLAIM))
     return tuple(rows)

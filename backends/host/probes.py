@@ -20,7 +20,7 @@ from backends import tiers
 from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths, runtime_dir
 from backends.errors import ClocheError
-from backends.host import proofs_inside, proofs_talk
+from backends.host import proofs_image, proofs_inside, proofs_talk
 from backends.host.proofs_talk import FAILED as FAILED
 from backends.host.proofs_talk import NOT_RUN as NOT_RUN
 from backends.host.proofs_talk import PROVED as PROVED
@@ -28,6 +28,7 @@ from backends.host.proofs_talk import ProbeError as ProbeError
 from backends.keeper import init_proofs
 from backends.keeper.init_protocol import ProtocolError
 from backends.kernel import landlock
+from backends.policy.fit import IMAGE_TIERS
 from backends.policy.model import EnvPolicy, FsPolicy, NetPolicy, Policy, Resources
 from backends.record import NamedTuple
 from backends.tiers.protocol import LaunchSpec, Tier
@@ -78,7 +79,8 @@ def attempt(name: str, patience: float = 0.0) -> Attempt:
         proofs = _tried(tier, patience)
     except ClocheError as error:
         why = f"{error.what}: {error.why}. Remedy: {error.next_step}"
-        return Attempt((Claim(name, tier.promise, FAILED, why, time.perf_counter() - began),), error)
+        result = NOT_RUN if error.code == proofs_image.NO_IMAGE else FAILED
+        return Attempt((Claim(name, tier.promise, result, why, time.perf_counter() - began),), error)
     except (ProbeError, ProtocolError, OSError) as error:
         verdict = Claim(name, tier.promise, FAILED, str(error), time.perf_counter() - began)
         known = error.proofs if isinstance(error, ProbeError) else ()
@@ -161,7 +163,11 @@ class Tried(NamedTuple):
 def _tried(tier: Tier, patience: float) -> tuple[Claim, ...]:
     policy = _policy(tier.name)
     proofs: tuple[Claim, ...] = ()
-    if tier.confined:
+    if tier.name in IMAGE_TIERS:
+        patience = patience or proofs_image.PATIENCE[tier.name]
+        policy = policy._replace(image=proofs_image.image(tier, policy), fs=FsPolicy((), (), ()))
+        policy = policy._replace(resources=policy.resources._replace(mem=proofs_image.MEMORY))
+    elif tier.confined:
         with _looking_out(policy):
             proofs = under(tier, policy, thorough=True, patience=patience).proofs
     # Once more, without what no launch does: what a start costs here.

@@ -75,7 +75,7 @@ class Talk:
     def run(self) -> tuple[Claim, ...]:
         """Wait until the box is ready and run one program in it; what its init proved."""
         rows = self.hear("ready").get("proofs")
-        ended = self.program(["true"])
+        ended = self.program([self.live.shell, "-c", ":"] if self.live.shell else ["true"])
         if ended.refused:
             raise ProbeError(f"a program could not start: {ended.refused}")
         if ended.status != 0:
@@ -201,17 +201,22 @@ class Talk:
 
 def end(live: LiveBox) -> None:
     """End the box and give back all that a keeper would have held of it."""
+    os.close(live.death)
+    if live.end_patience:  # a steward takes away what it brought up, and then ends by itself
+        select.select([live.pidfd], [], [], live.end_patience)
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(live.pidfd, signal.SIGKILL)
     select.select([live.pidfd], [], [], PATIENCE)
     with contextlib.suppress(ChildProcessError):
         os.waitpid(live.init.pid, os.WNOHANG)  # a workbench that probes lives on, and so would the zombie
     live.control.close()
-    for fd in (live.pidfd, live.death, live.notify):
+    for fd in (live.pidfd, live.notify):
         if fd is not None:
             os.close(fd)
     if live.network:
         live.network.close()
+    if live.proxy:
+        live.proxy.listener.close()
     if live.audit is not None:
         live.audit.close()
     cgroups.remove(live.cgroups)

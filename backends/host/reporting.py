@@ -16,6 +16,7 @@ from backends.snapshots_host import Fact, HostReport, Proof
 from backends.values import Claim
 
 TOOLS = "tools"
+LACKS = "host-lacks"
 
 
 def report(*, fresh: bool = False, progress: Progress | None = None) -> HostReport:
@@ -111,31 +112,35 @@ def _proofs(tier: str, answer: Answer, now: float) -> tuple[Proof, ...]:
         error = answer.document["error"]
     verdict = found[tier]
     cause = "" if verdict.result == probes.PROVED else _cause(found.values(), verdict, error)
+    own = str(error["next"]) if cause == LACKS and error else ""
     rows = []
     for row in stated:
         ident = f"{tier}.{row.id}" if row.id else tier
         claim = found.pop(ident, None) or Claim(
             ident, row.text, probes.NOT_RUN, "the tier could not be tried so far", 0.0
         )
-        rows.append(_proof(tier, claim, row.without, now, cause))
-    return (*rows, *(_proof(tier, claim, "", now, cause) for claim in found.values()))
+        rows.append(_proof(tier, claim, row.without, now, cause, own))
+    return (*rows, *(_proof(tier, claim, "", now, cause, own) for claim in found.values()))
 
 
 def _cause(found: Iterable[Claim], verdict: Claim, error: Mapping[str, Any] | None) -> str:
     known = causes.of_error(from_dict(dict(error))) if error else None
     if known:
         return known.id
+    if error and error["code"] == "tier":
+        return LACKS
     words = " ".join([verdict.evidence, *(one.evidence for one in found if one.result == probes.FAILED)])
     hung = any(said in words for said in ("no answer within", "did not say"))
     return "proof-hung" if hung else "proof-failed"
 
 
-def _proof(tier: str, claim: Claim, without: str, now: float, cause: str) -> Proof:
+def _proof(tier: str, claim: Claim, without: str, now: float, cause: str, own: str = "") -> Proof:
+    """``own``: the remedy that the tier's own refusal names."""
     if claim.result == probes.PROVED:
         return Proof(*claim, tier, without, now, "", "", now, ())
     if claim.id.endswith(".memory-box") and "is not enforced" in claim.evidence and not cause:
         cause = "delegation"  # the row of the limit says why; without dd nothing was found out
-    remedy = causes.BY_ID[cause].remedy if cause else ""
+    remedy = own or (causes.BY_ID[cause].remedy if cause else "")
     return Proof(*claim, tier, without, now, cause, remedy, 0.0, ())
 
 

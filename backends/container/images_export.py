@@ -33,7 +33,7 @@ def export_rootfs(digest: str, kind: str = "ext4") -> Path:
 
     from backends.boxes.layout import cache_dir
     from backends.container import images
-    from backends.container.podman import SEARCH, launcher, prepare
+    from backends.container.podman import SEARCH, prepare
     from backends.errors import Refused
 
     if kind not in KINDS:
@@ -60,7 +60,7 @@ def export_rootfs(digest: str, kind: str = "ext4") -> Path:
         own = [sys.executable, "-I", "-S", __file__, kind, str(fresh), image.hex, *podman.argv()]
         try:
             done = subprocess.run(
-                [*launcher(), *own] if os.geteuid() else own,
+                [*podman.around(), *own],
                 env=podman.environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,

@@ -59,8 +59,12 @@ class Podman(NamedTuple):
 
     def outside(self, *words: str) -> list[str]:
         """The command line for anybody else: it brings namespaces of its own, which end with it."""
+        return [*self.around(), *self.argv(*words)]
+
+    def around(self) -> list[str]:
+        """What stands before a command line that needs the same namespaces."""
         shelter = [] if os.geteuid() else [userns.SHELTER, str(self.store), str(self.run)]
-        return [*launcher(), *shelter, *self.argv(*words)]
+        return [*launcher(), *shelter]
 
     def environment(self) -> dict[str, str]:
         """The whole environment of any call."""

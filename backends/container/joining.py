@@ -81,9 +81,9 @@ class Joiner:
                 words += ["--console-socket", f"{base}.tty"]
             status = _run([*words, self._container], fds if spawn.size is None else ())
             if status:
-                raise _failure(f"{base}.log", spawn.argv[0])
+                raise failure(f"{base}.log", spawn.argv[0])
             if console is not None and spawn.size is not None:
-                master = _master(console)
+                master = receive_master(console)
                 fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", *spawn.size, 0, 0))
             with open(f"{base}.pid", encoding="ascii") as file:
                 pid = int(file.read())
@@ -96,7 +96,7 @@ class Joiner:
             if console is not None:
                 console.close()
             for kind in ("json", "log", "tty", "pid"):
-                _remove(f"{base}.{kind}")
+                remove_file(f"{base}.{kind}")
         # Nothing comes any more: it was executed, and the end of this pipe says so.
         result, report = os.pipe2(os.O_CLOEXEC)
         os.close(report)
@@ -112,8 +112,9 @@ class Joiner:
         try:
             file = _find(root, argv[0], path, cwd)
             if file is None or not _needs_shell(root, file):
-                return (file.decode("utf-8", "surrogateescape") if file else argv[0], *argv[1:])
-            return (_SHELL, file.decode("utf-8", "surrogateescape"), *argv[1:])
+                return argv
+            name = argv[0] if "/" in argv[0] else file.decode("utf-8", "surrogateescape")
+            return (_SHELL, name, *argv[1:])
         finally:
             root.close()
 
@@ -148,7 +149,7 @@ def _run(words: list[str], fds: tuple[int, ...]) -> int:
             for target, fd in enumerate(high):
                 os.dup2(fd, target)
             close_from(3)
-            _default_signals()
+            default_signals()
             os.execve(words[0], words, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})  # noqa: S606
         finally:
             os._exit(127)
@@ -156,7 +157,7 @@ def _run(words: list[str], fds: tuple[int, ...]) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def _default_signals() -> None:
+def default_signals() -> None:
     import signal
 
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP):
@@ -164,7 +165,7 @@ def _default_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _master(console: socket.socket) -> int:
+def receive_master(console: socket.socket) -> int:
     """The master of the terminal that the runtime made inside (runc, docs/terminals.md)."""
     console.settimeout(_PATIENCE)
     connection, _ = console.accept()
@@ -186,7 +187,7 @@ _ERRNO = (
 )
 
 
-def _failure(log: str, program: str) -> OSError:
+def failure(log: str, program: str) -> OSError:
     """What the runtime wrote into its log (JSON lines with ``msg``), as an error with a number."""
     text = ""
     try:
@@ -247,7 +248,7 @@ def _needs_shell(root: Inside, file: bytes) -> bool:
     return not head.startswith((b"\x7fELF", b"#!"))
 
 
-def _remove(path: str) -> None:
+def remove_file(path: str) -> None:
     try:
         os.unlink(path)
     except FileNotFoundError:

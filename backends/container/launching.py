@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backends.boxes.layout import BoxPaths
-from backends.container import listening, places, plan, podman, profile, received, runtimes
+from backends.container import gvisor_call, listening, places, plan, podman, profile, received, runtimes
+from backends.container.gvisor import GvisorSteward
 from backends.container.inspection import Seen
 from backends.container.joining import Process
 from backends.container.plan import Mount, Plan
@@ -59,11 +60,10 @@ def start(spec: LaunchSpec, refusals: Iterable[Refusal]) -> LiveBox:
     try:
         order = _order(spec, engine, folder, rootful=rootful)
         network = None if order.listener is None else _network(spec.policy)
+        kind = GvisorSteward if order.runtimes == (gvisor_call.NAME,) else ContainerSteward
         taking, hand = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         pid, control, death, reader = serving.fork(
-            lambda control, death, kept: ContainerSteward(
-                control, death, order, socket.socket(fileno=kept[0])
-            ),
+            lambda control, death, kept: kind(control, death, order, socket.socket(fileno=kept[0])),
             spec.box_name,
             (hand.fileno(),),
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
+from pathlib import Path
 
 from backends.record import NamedTuple
 
@@ -12,6 +14,8 @@ INIT = "/.cloche/busybox"  # inside: a static program that the first process is 
 # handed to it, and a parent that ignores SIGCHLD has none to reap (sigaction(2)).
 FIRST = 'trap "" CHLD; exec cat <&3 >/dev/null 2>&1'
 KEEPER = 65534  # the first process's uid inside: nobody in the box may look into it or signal it
+REMOVE = ("rm", "--force", "--time=0", "--ignore")  # the words that take a container away
+RECORDS = "images/overlay-containers"  # below the store: a folder for each container that there is
 CGROUP = "cloche-podman"  # where a rootful Podman makes its groups
 _ALONE = 64  # processes of the first one's user, of which there is one
 UID = 1000  # of sessions, inside
@@ -41,10 +45,12 @@ class Plan(NamedTuple):
     gidmap: tuple[tuple[int, int, int], ...] = ()
 
 
-def run(plan: Plan, runtime: str) -> list[str]:
+def run(plan: Plan, runtime: str, *, first: str = FIRST, held: bool = True) -> list[str]:
     """The words after ``podman``: start the box's container with descriptor 3 for its first process."""
     words = ["--runtime", runtime, "run", "--detach", "--rm", "--replace", "--name", plan.name]
-    words += ["--pull=never", "--preserve-fds=1", f"--conmon-pidfile={plan.folder}/conmon"]
+    words += ["--pull=never", f"--conmon-pidfile={plan.folder}/conmon"]
+    if held:
+        words.append("--preserve-fds=1")
     words += [f"--pidfile={plan.folder}/first", f"--hostname={plan.hostname}"]
     words += ["--cap-drop=all", "--security-opt=no-new-privileges"]
     # What is below names control groups and devices of the host, and tells a box nothing that it needs.
@@ -69,7 +75,7 @@ def run(plan: Plan, runtime: str) -> list[str]:
     if plan.procs is not None:
         words.append(f"--pids-limit={plan.procs}")
     words += _mounts(plan.mounts)
-    words += ["--entrypoint", json.dumps([INIT, "sh", "-c", FIRST]), plan.image]
+    words += ["--entrypoint", json.dumps([INIT, "sh", "-c", first]), plan.image]
     return words
 
 
@@ -87,3 +93,14 @@ def _mounts(mounts: Iterable[Mount]) -> list[str]:
 
 def _quoted(part: str) -> str:
     return '"' + part.replace('"', '""') + '"' if set(part) & set(',"\n') else part
+
+
+def drop_groups(container: str) -> None:
+    """Remove the control groups that a rootful Podman left of ``container``, and its own when none is left.
+
+    It removes a running container's itself; of one whose monitor was killed it forgets them.
+    """
+    for parent in Path("/sys/fs/cgroup").glob(f"*/{CGROUP}"):
+        for folder in (parent / f"libpod-{container}", parent / "conmon", parent):
+            with contextlib.suppress(OSError):  # not there, or another box has its own in it
+                folder.rmdir()

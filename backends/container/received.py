@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from backends.container import gvisor, gvisor_call
 from backends.container.inspection import Seen
 from backends.container.steward import Order
 from backends.policy.model import Policy
@@ -132,7 +133,7 @@ def enforcement(
         ),
         *_limits(policy, told),
     ]
-    return tuple(rows)
+    return gvisor.rows(rows) if told.runtime == gvisor_call.NAME else tuple(rows)
 
 
 def _lacks(seen: Seen) -> str:

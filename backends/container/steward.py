@@ -6,7 +6,6 @@ container's first process and then has Podman remove the container, also when ke
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -34,6 +33,7 @@ from backends.values import Claim, ProcessId
 STARTING = 60.0  # seconds for Podman to start a container
 ENDING = 10.0  # seconds for Podman to remove one
 _WORDS = 600
+_TRIES = 3  # to remove a container: where its monitor was killed, Podman finds out by failing once
 
 
 class Order(NamedTuple):
@@ -77,19 +77,27 @@ class ContainerSteward(Steward):
             userns.enter()
         from backends.container import runtimes
 
-        tried: list[str] = []
-        for name in self._order.runtimes:
-            runtime = runtimes.known(self._order.podman, name, rootful=self._order.rootful)
+        tried: dict[str, str] = {}
+        for name in runtimes.likely(podman, self._order.runtimes):
+            runtime = runtimes.known(podman, name, rootful=self._order.rootful)
             if runtime is None:
-                tried.append(f"{name}: not on this host")
+                tried[name] = "not on this host"
                 continue
             why = self._run(runtime)
             if not why:
+                runtimes.remember(podman, tried)
                 return self._facts(runtime)
-            tried.append(f"{name}: {why}")
+            if "image not known" in why:
+                raise Refused(
+                    f"the container tier cannot start box {self._order.box}",
+                    f"the image {self._order.plan.image[:12]} that it was made for is gone",
+                    "make or import it again; one of another digest is another image: cloche image ls",
+                    code="image-gone",
+                )
+            tried[name] = why
         raise Refused(
             f"the container tier cannot start box {self._order.box}",
-            "; ".join(tried),
+            "; ".join(f"{name}: {why}" for name, why in tried.items()),
             runtimes.REMEDY,
             code="launch-container",
         )
@@ -97,7 +105,7 @@ class ContainerSteward(Steward):
     def _run(self, runtime: Runtime) -> str:
         """Start the container; "" when it runs, else why it does not."""
         wanted = self._order.plan
-        words = self._order.argv(*plan.run(wanted, runtime.program))
+        words = self._order.argv(*self.words(runtime))
         status, out, said = call(words, self._order.env, wanted.folder, self.death)
         if status:
             return said or f"podman ended with {status}"
@@ -112,8 +120,16 @@ class ContainerSteward(Steward):
             self._conmon_fd = os.pidfd_open(conmon)
         except ProcessLookupError:
             return "its monitor ended at once"
-        self._joiner = Joiner(runtime, self._container, self._order.process, wanted.folder, pid)
+        self._joiner = self.join(runtime, self._container, pid)
         return ""
+
+    def words(self, runtime: Runtime) -> list[str]:
+        """What Podman is told: to start the container."""
+        return plan.run(self._order.plan, runtime.program)
+
+    def join(self, runtime: Runtime, container: str, pid: int) -> Joiner:
+        """What starts sessions in the container whose first process is ``pid``."""
+        return Joiner(runtime, container, self._order.process, self._order.plan.folder, pid)
 
     def _facts(self, runtime: Runtime) -> dict[str, Any]:
         assert self._first is not None and self._joiner is not None
@@ -169,13 +185,13 @@ class ContainerSteward(Steward):
         if self._conmon_fd >= 0:
             _wait(self._conmon_fd, until)
         podman, wanted = self._order.podman, self._order.plan
-        if self._container and os.path.isdir(f"{podman.store}/images/overlay-containers/{self._container}"):
-            words = self._order.argv("rm", "--force", "--time=0", "--ignore", self._container)
-            call(words, self._order.env, wanted.folder)
+        record = f"{podman.store}/{plan.RECORDS}/{self._container}"
+        for _ in range(_TRIES):
+            if not self._container or not os.path.isdir(record):
+                break
+            call(self._order.argv(*plan.REMOVE, self._container), self._order.env, wanted.folder)
         if self._order.rootful:
-            for folder in Path("/sys/fs/cgroup").glob(f"*/{plan.CGROUP}"):
-                with contextlib.suppress(OSError):  # another box has its own in there
-                    folder.rmdir()
+            plan.drop_groups(self._container)
         remove(Path(wanted.folder))
 
 

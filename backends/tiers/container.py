@@ -60,7 +60,7 @@ def _policy_refusals(policy: Policy) -> Iterable[Refusal]:
 
 
 def _host_refusals(policy: Policy) -> Iterable[Refusal]:
-    from backends.container import podman, runtimes, userns
+    from backends.container import gvisor, gvisor_call, podman, runtimes, userns
 
     if os.geteuid() == 0 and not policy.rootful:
         yield Refusal(
@@ -85,6 +85,8 @@ def _host_refusals(policy: Policy) -> Iterable[Refusal]:
             "you have no ids in /etc/subuid and /etc/subgid, and an image has files of many users",
             "as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER",
         )
+    if policy.runtime == gvisor_call.NAME:
+        yield from gvisor.refusals(net=policy.net.mode, rootful=policy.rootful)
     if not any(runtimes.program(name) for name in runtimes.wanted(policy.runtime)):
         yield Refusal(
             "runtime",

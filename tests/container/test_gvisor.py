@@ -1,0 +1,176 @@
+"""``runtime = "gvisor"``: the box's system calls are taken by another kernel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from backends.container import gvisor, gvisor_call, inspection, runtimes
+from backends.values import Enforcement
+from tests import support
+from tests.container.test_deaths import Parts, containers
+from tests.container.world import ROOTFUL, World
+
+PROFILE = "sentry"
+
+
+@pytest.fixture(scope="module")
+def box(world: World) -> Path:
+    if ROOTFUL:
+        pytest.skip("needs an unprivileged user: gVisor is driven rootless only")
+    if runtimes.program(gvisor_call.NAME) is None:
+        pytest.skip("no runsc is installed")
+    world.profile(PROFILE, 'runtime = "gvisor"')
+    return world.new("sentry", profile=PROFILE)
+
+
+def test_the_kernel_inside_is_another_one_and_is_shown_everywhere(world: World, box: Path) -> None:
+    inside = world.cloche("run", "sentry", "--", "uname", "-r").out.strip()
+    assert inside and inside != os.uname().release
+    live = world.live(box)
+    assert live["facts"]["runtime"] == "gvisor" and live["facts"]["kernel"] == inside
+    shown = world.cloche("status", "sentry").out
+    assert "taken by gVisor's kernel" in shown and "set-id bits can be set" in shown
+    assert "another kernel than the host's" in shown and "No new namespace" not in shown
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (("sh", "-c", "exit 7"), 7),
+        (("no-such-program",), 127),
+        (("/etc/passwd",), 126),
+        (("sh", "-c", "kill -TERM $$"), 128 + signal.SIGTERM),
+        (("sh", "-c", "kill -KILL $$"), 128 + signal.SIGKILL),
+    ],
+)
+def test_a_command_ends_as_it_would_on_the_host(
+    world: World, box: Path, argv: tuple[str, ...], code: int
+) -> None:
+    assert world.cloche("run", "sentry", "--", *argv).code == code
+
+
+def test_streams_and_files_are_the_boxs(world: World, box: Path) -> None:
+    done = world.cloche("run", "sentry", "--", "sh", "-c", "cat; echo err >&2; echo it > made", stdin=b"in\n")
+    assert (done.code, done.out, done.err) == (0, "in\n", "err\n")
+    made = box / "tree" / "made"
+    assert made.read_text() == "it\n" and made.stat().st_uid == os.getuid()
+
+
+def test_what_it_refuses_is_refused(world: World, box: Path) -> None:
+    script = (
+        "mount -t tmpfs none /tmp; echo $?; mknod d c 1 3; echo $?; touch /etc/x; echo $?;"
+        "kill -9 1; echo $?; wget -q -T 3 -O - http://192.0.2.1/; echo $?"
+    )
+    answers = world.cloche("run", "sentry", "--", "sh", "-c", script).out.split()
+    assert len(answers) == 5 and "0" not in answers, answers
+    assert not (box / "tree" / "d").exists()
+
+
+def test_a_command_whose_process_on_the_host_is_ended_ends_inside(world: World, box: Path) -> None:
+    argv = support.cloche_argv("run", "sentry", "--", "sleep", "4714")
+    client = subprocess.Popen(argv, cwd=world.repo, env={**os.environ, **world.env})
+    try:
+        support.wait_until(lambda: _inside(world) == 1, "the command runs", timeout=30)
+        client.send_signal(signal.SIGTERM)
+        support.wait_until(lambda: _inside(world) == 0, "the command has ended", timeout=30)
+    finally:
+        client.kill()
+        client.wait()
+
+
+def _inside(world: World) -> int:
+    done = world.cloche("run", "sentry", "--", "sh", "-c", "ps | grep -c '[s]leep 4714'")
+    return int(done.out)
+
+
+def test_a_frozen_box_is_read_and_goes_on(world: World, box: Path) -> None:
+    assert world.cloche("run", "sentry", "--", "sh", "-c", "echo proposed > proposed").code == 0
+    done = world.cloche("diff", "sentry")
+    assert done.code == 0 and "proposed" in done.out, done.err
+    assert world.cloche("run", "sentry", "--", "true").code == 0
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("keeper",), ("steward",), ("first",), ("steward", "keeper")],
+    ids="-".join,
+)
+def test_a_killed_part_takes_all_others_along(world: World, box: Path, names: tuple[str, ...]) -> None:
+    started = world.cloche("run", "sentry", "--", "true")
+    assert started.code == 0, started.err
+    parts = Parts(world, box)
+    assert len(parts.alive()) == 4
+    parts.kill(names)
+    support.wait_until(lambda: not parts.alive(), "every part has ended", timeout=30)
+    if names != ("steward", "keeper"):
+        support.wait_until(lambda: not containers(world), "no container is left", timeout=30)
+    again = world.cloche("run", "sentry", "--", "echo", "again")
+    assert (again.code, again.out) == (0, "again\n"), again.err
+    assert world.cloche("stop", "sentry").code == 0
+    assert world.left() == []
+
+
+def test_a_list_of_destinations_is_refused_by_name(world: World, box: Path) -> None:
+    world.profile(
+        "listed", 'runtime = "gvisor"\n[profiles.listed.net]\nmode = "allow"\negress = ["example.org"]'
+    )
+    done = world.cloche("new", "listed", "--tier", "container", "--image", "box", "--profile", "listed")
+    assert done.code != 0
+    assert "gVisor" in done.err and 'runtime = "auto"' in done.err
+
+
+# ---- without a box
+
+
+@pytest.mark.parametrize(
+    ("net", "rootful", "count"),
+    [("deny", False, 0), ("allow", False, 1), ("deny", True, 1), ("allow", True, 2)],
+)
+def test_what_gvisor_cannot_hold_is_refused_before_anything_starts(
+    net: str, rootful: bool, count: int
+) -> None:
+    found = tuple(gvisor.refusals(net=net, rootful=rootful))
+    assert len(found) == count
+    assert all(one.remedy for one in found)
+
+
+def test_a_sentence_is_claimed_only_with_its_proof() -> None:
+    nothing = inspection.parse("", 0.1)
+    assert all(one.result == inspection.FAILED for one in gvisor.claims(nothing, "6.1"))
+    same = inspection.parse("==kernel\n6.1\n==end\n", 0.1)
+    by_id = {one.id: one for one in gvisor.claims(same, "6.1")}
+    assert by_id["other-kernel"].result == inspection.FAILED
+    other = inspection.parse("==kernel\n4.4.0\n==end\n", 0.1)
+    by_id = {one.id: one for one in gvisor.claims(other, "6.1")}
+    assert by_id["other-kernel"].result == inspection.PROVED
+
+
+def test_no_row_says_that_a_filter_holds_which_is_not_there() -> None:
+    made = [
+        Enforcement("syscalls", "x", "refused", "", "seccomp", "mount"),
+        Enforcement("resources.files", "x", "in each process", "", "RLIMIT_NOFILE", "limits"),
+        Enforcement("net.unix", "false", "refused", "", "seccomp", ""),
+    ]
+    rows = {one.key: one for one in gvisor.rows(made)}
+    assert "seccomp" not in rows["syscalls"].mechanism
+    assert rows["resources.files"].missing
+    assert rows["net.unix"].enforced == "not enforced"
+
+
+def test_the_restoring_program_only_changes_its_verb(tmp_path: Path) -> None:
+    file = tmp_path / "runsc"
+    file.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    file.chmod(0o755)
+    (tmp_path / "store").mkdir()
+    podman = type("P", (), {"run": tmp_path, "store": tmp_path / "store"})()
+    call = gvisor_call.runtime(podman, str(file), str(tmp_path / "it's"))
+    words = ("--log", "create", "create", "--bundle", "a b", "id")
+    said = support.run([call.program, *words[:1], "x", *words[2:]]).out
+    assert said.endswith(f"|--log|x|restore|--detach|--image-path|{tmp_path}/it's|--bundle|a b|id|"), said
+    assert support.run([call.program, "start", "id"]).out == ""
+    assert support.run([call.program, "state", "id"]).out.endswith("|state|id|")

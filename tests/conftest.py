@@ -178,6 +178,7 @@ def all_gone(idents: tuple[dict[str, int], ...]) -> bool:
 def remove(root: Path) -> None:
     """Remove a test's folder although a box, or the kernel for it, left folders without permission in it."""
     os.chmod(root, 0o700)
+    _empty_store(root / "s" / "cloche" / ".podman")
     for folder, names, _ in os.walk(root, followlinks=False):
         for name in names:
             path = os.path.join(folder, name)
@@ -185,6 +186,14 @@ def remove(root: Path) -> None:
                 if not os.path.islink(path):
                     os.chmod(path, 0o700)
     shutil.rmtree(root)
+
+
+def _empty_store(store: Path) -> None:
+    """An image's files belong to subordinate ids, whose owner is root only of a namespace with them."""
+    if os.geteuid() and store.exists():
+        from backends.container import podman
+
+        subprocess.run([*podman.launcher(), "/bin/rm", "-rf", str(store)], check=True)
 
 
 @pytest.fixture

@@ -165,7 +165,7 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
     from backends.keeper import start
 
     start.sweep()  # not worth a row: three files, of which two are empty
-    return (*done, *_stale_probes(), *_containers(), *_prune_packs(), *_prune_layers())
+    return (*done, *_stale_probes(), *_containers(), *_guests(), *_prune_packs(), *_prune_layers())
 
 
 def _stale_probes() -> list[RemovalOutcome]:
@@ -190,6 +190,23 @@ def _containers() -> tuple[RemovalOutcome, ...]:
     except (ClocheError, OSError) as error:
         failure = ClocheError(
             "containers were not removed", str(error), "cloche doctor", code="container-left"
+        )
+        return (RemovalOutcome(name, False, failure.why, failure.as_dict()),)
+    return (RemovalOutcome(name, True, f"{count} that no live box has; removed", None),) if count else ()
+
+
+def _guests() -> tuple[RemovalOutcome, ...]:
+    """Remove what crashes left of virtual machines: files of launches."""
+    from backends.snapshots import RemovalOutcome
+
+    name = "guests"
+    try:
+        from backends.microvm import launching
+
+        count = launching.sweep(paths for paths in store.folders() if store.held(paths))
+    except (ClocheError, OSError) as error:
+        failure = ClocheError(
+            "files of guests were not removed", str(error), "cloche doctor", code="guest-left"
         )
         return (RemovalOutcome(name, False, failure.why, failure.as_dict()),)
     return (RemovalOutcome(name, True, f"{count} that no live box has; removed", None),) if count else ()

@@ -1,0 +1,32 @@
+"""Worlds that the tests of a module share; nothing of them is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.container import world as worlds
+from tests.container.world import World
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "tests/container" in item.path.as_posix() and "world" in getattr(item, "fixturenames", ()):
+            item.add_marker("boundary")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def images() -> Iterator[None]:
+    yield
+    worlds.forget()
+
+
+@pytest.fixture(scope="module")
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """A world; with Python in its image where the module says ``PYTHON = True``."""
+    why = worlds.missing()
+    if why:
+        pytest.skip(why)
+    with worlds.world(python=getattr(request.module, "PYTHON", False)) as made:
+        yield made

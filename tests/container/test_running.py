@@ -1,0 +1,138 @@
+"""A box of tier ``container`` runs commands like any other box: streams, codes, terminal, tree, end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from backends.trees import inert
+from tests import support
+from tests.container.world import World
+
+
+@pytest.fixture(scope="module")
+def box(world: World) -> Path:
+    return world.new("plain")
+
+
+def test_streams_and_the_exit_code_pass_through(world: World, box: Path) -> None:
+    done = world.cloche("run", "plain", "--", "sh", "-c", "cat; echo err >&2; exit 7", stdin=b"in\n")
+    assert (done.code, done.out, done.err) == (7, "in\n", "err\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (("true",), 0),
+        (("false",), 1),
+        (("no-such-program",), 127),
+        (("/etc/passwd",), 126),
+        (("/work",), 126),
+        (("sh", "-c", "kill -TERM $$"), 128 + signal.SIGTERM),
+    ],
+)
+def test_a_command_ends_as_it_would_on_the_host(
+    world: World, box: Path, argv: tuple[str, ...], code: int
+) -> None:
+    assert world.cloche("run", "plain", "--", *argv).code == code
+
+
+def test_a_file_without_an_interpreter_line_goes_to_the_shell(world: World, box: Path) -> None:
+    (box / "tree" / "plain").write_text("echo from $0\n")
+    (box / "tree" / "plain").chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(box / "tree" / "plain", *os.stat(box / "tree")[4:6])
+    assert world.cloche("run", "plain", "--", "./plain").out == "from ./plain\n"
+
+
+def test_who_and_where_a_session_is(world: World, box: Path) -> None:
+    done = world.cloche("run", "plain", "--", "sh", "-c", "id -u; id -G; pwd; echo $HOME; hostname; umask")
+    assert done.out.split() == ["1000", "1000", "/work", "/home/box", "plain", "0022"]
+
+
+def test_the_environment_is_the_boxs_own(world: World, box: Path) -> None:
+    world.env["AWS_SECRET_ACCESS_KEY"] = "hush"
+    done = world.cloche("run", "plain", "--", "env")
+    names = {line.partition("=")[0] for line in done.out.splitlines()}
+    assert "AWS_SECRET_ACCESS_KEY" not in names
+    assert {"HOME", "PATH", "CLOCHE_BOX"} <= names
+
+
+def test_what_is_written_is_the_persons_file_and_in_the_diff(world: World, box: Path) -> None:
+    assert world.cloche("run", "plain", "--", "sh", "-c", "echo new > added.txt").code == 0
+    made = box / "tree" / "added.txt"
+    assert made.read_text() == "new\n"
+    assert made.stat().st_uid == (box / "tree").stat().st_uid
+    assert "+new" in world.cloche("diff", "plain").out
+
+
+def test_the_tree_shows_orphans_and_stop_ends_all_of_them(world: World) -> None:
+    box = world.new("orphans")
+    world.cloche("run", "orphans", "--", "sh", "-c", "(setsid sleep 4711 &); sleep 0.2")
+    shown = world.cloche("ps", "orphans").out
+    assert "sleep 4711" in shown
+    assert "conmon" not in shown
+    pids = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is(pid, b"4711")]
+    assert pids
+    assert world.cloche("stop", "orphans").code == 0
+    assert not [pid for pid in pids if _is(pid, b"4711")]
+    live = world.live(box)
+    assert not support.is_alive(live["init"])
+    assert not support.is_alive(live["beside"][0])
+
+
+def _inert(box: Path) -> bool:
+    """Whether the tree's ``.git`` on disk is the host's own, a repository of nothing."""
+    folder = box / "tree" / ".git"
+    own = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    return own == inert.FILES and not list((folder / "objects").iterdir())
+
+
+def _is(pid: int, word: bytes) -> bool:
+    try:
+        return word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def test_a_session_is_killed_with_what_it_left_at_its_wall_limit(world: World) -> None:
+    world.profile("brief", 'resources = { wall = "1s" }')
+    world.new("brief", profile="brief")
+    done = world.cloche("run", "brief", "--", "sh", "-c", "sleep 4712 & sleep 4712")
+    assert done.code == 124
+    support.wait_until(
+        lambda: not any(_is(int(pid), b"4712") for pid in os.listdir("/proc") if pid.isdigit()),
+        "nothing of the session runs",
+    )
+
+
+def test_a_proposal_is_what_the_box_holds(world: World) -> None:
+    box = world.new("proposed")
+    script = "rm run.sh; mkdir d; echo x > d/f; ln -s f d/link; echo y >> README.md"
+    assert world.cloche("run", "proposed", "--", "sh", "-c", script).code == 0
+    world.cloche("stop", "proposed")
+    done = world.cloche("propose", "proposed")
+    assert done.code == 0, done.err
+    assert "4 files" in done.out
+    assert _inert(box)
+
+
+def test_git_works_inside_and_its_folder_is_not_there_outside(world: World, box: Path) -> None:
+    done = world.cloche("run", "plain", "--", "ls", ".git")
+    assert "HEAD" in done.out.split()
+    assert _inert(box)
+
+
+def test_status_names_runtime_engine_image_and_kernel(world: World, box: Path) -> None:
+    world.cloche("run", "plain", "--", "true")
+    facts = world.live(box)["facts"]
+    assert facts["runtime"] in ("crun", "runc")
+    assert facts["image_digest"].startswith("sha256:")
+    assert facts["kernel"] == os.uname().release
+    shown = world.cloche("status", "plain").out
+    assert facts["runtime"] in shown
+    assert ("rootful" if os.geteuid() == 0 else "rootless Podman") in shown
+    assert facts["image_digest"] in shown

@@ -25,7 +25,7 @@ def answer() -> Iterator[tuple[HostReport, Path]]:
             patch.setenv("XDG_RUNTIME_DIR" if name == "RUNTIME" else f"XDG_{name}_HOME", str(folder))
         patch.delenv("CLOCHE_INJECT", raising=False)
         report = reporting.report(fresh=True)
-        left = os.listdir(root / "runtime" / "cloche")
+        left = [one for one in os.listdir(root / "runtime" / "cloche") if not one.startswith("podman-")]
     yield report, root / "state" / "cloche" / "host.json"
     shutil.rmtree(root)
     assert left == [], "a probe leaves nothing in the folder of sockets"

@@ -19,7 +19,7 @@ from backends.keeper import address, peer, protocol, surroundings
 from backends.keeper.log import Log
 from backends.keeper.protocol import Decoder, ProtocolError
 
-START_TIMEOUT = 30.0  # seconds from the start of a keeper to a ready box
+START_TIMEOUT = 120.0  # seconds from the start of a keeper to a ready box: a guest may have to boot
 ZYGOTE_PATIENCE = 10.0  # seconds that a zygote gets to load and fork; beyond, the keeper starts by itself
 ZYGOTE_VARIABLE = "CLOCHE_ZYGOTE"  # "0": every keeper starts by itself
 # All that a keeper takes of its starter's environment. The box's first process has it in its memory.

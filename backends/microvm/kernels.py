@@ -1,8 +1,8 @@
 """The guest's kernel: one of Debian's (or the like) on this host, with the modules that a guest needs.
 
-Looked for in the folder that ``CLOCHE_GUEST_KERNEL`` names, in ``.kernel`` of the state folder, where packages put
-kernels. A folder holds ``boot/vmlinuz-RELEASE`` and ``lib/modules/RELEASE`` (an unpacked package), or is a
-root of that shape. Source: Documentation/arch/x86/boot.rst for the image.
+Looked for in the folder that ``CLOCHE_GUEST_KERNEL`` names; else in ``.kernel`` of the state folder, in
+:data:`SHARED`, and where packages put kernels. A folder holds ``boot/vmlinuz-RELEASE`` and
+``lib/modules/RELEASE``, as an unpacked package does. Source: Documentation/arch/x86/boot.rst for the image.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from backends.boxes.layout import state_dir
 from backends.record import NamedTuple
 
 VARIABLE = "CLOCHE_GUEST_KERNEL"
+SHARED = Path("/usr/local/lib/cloche/kernel")  # for all users of a host
 # What a guest loads, in no order: what they need of others is read from the modules themselves.
 WANTED = (
     "virtio_pci",
@@ -83,6 +84,7 @@ def _roots() -> Iterator[Path]:
         yield Path(named)
         return
     yield place()
+    yield SHARED
     yield Path("/")
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from backends.boxes.layout import BoxPaths, runtime_dir
+from backends.container import places
 from backends.errors import Refused
 from backends.kernel import modes, procfs
 from backends.microvm import choosing, links, received, rootfs
@@ -18,6 +20,7 @@ from backends.steward import serving
 from backends.tiers import etc
 from backends.tiers.protocol import BoxProxy, LaunchSpec, LiveBox
 from backends.trees import borrowing, inert
+from backends.trees.remove import remove
 
 DEFAULT_MEMORY = 512 << 20  # bytes of a guest whose policy states none
 FOLDERS = "guests"  # below the runtime folder
@@ -30,8 +33,7 @@ def launch(spec: LaunchSpec) -> LiveBox:
     vmm = choosing.choose(policy.vmm, policy.accelerator)
     image = rootfs.image(policy.image)
     _own_folders(spec)
-    folder = runtime_dir() / FOLDERS / os.urandom(6).hex()
-    folder.mkdir(mode=0o700, parents=True)
+    folder = _fresh(spec.paths)
     proxy: BoxProxy | None = None
     try:
         if policy.net.mode == "allow":
@@ -44,7 +46,7 @@ def launch(spec: LaunchSpec) -> LiveBox:
     except BaseException:
         if proxy is not None:
             proxy.listener.close()
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         raise
     try:
         answer = serving.told(reader)
@@ -55,6 +57,25 @@ def launch(spec: LaunchSpec) -> LiveBox:
         if proxy is not None:
             proxy.listener.close()
         raise
+
+
+def _fresh(paths: BoxPaths) -> Path:
+    """The folder of a launch, empty. A box has one, so that what a crash left of the last is gone by now."""
+    folder = runtime_dir() / FOLDERS / places.mark(paths)
+    if folder.exists():
+        remove(folder)
+    folder.mkdir(mode=0o700, parents=True)
+    return folder
+
+
+def sweep(live: Iterable[BoxPaths]) -> int:
+    """Remove the folders of launches that crashes left, those of ``live`` not; how many. For cloche gc."""
+    kept = {places.mark(paths) for paths in live}
+    left = [folder for folder in (runtime_dir() / FOLDERS).glob("*") if folder.name not in kept]
+    for folder in left:
+        with contextlib.suppress(FileNotFoundError):  # its steward was still at it
+            remove(folder)
+    return len(left)
 
 
 def _live(

@@ -19,6 +19,7 @@ from backends.kernel import pty, title
 from backends.kernel.syscalls import close_from
 from backends.microvm.vmm import Command, Guest, GuestSpec, Limits, Session, Vmm
 from backends.steward.serving import Steward
+from backends.trees.remove import remove
 from backends.values import Claim
 
 _REPORT = 3
@@ -141,6 +142,8 @@ class GuestSteward(Steward):
     def gone(self) -> None:
         if self.guest is not None:
             self.guest.end()
+        if self.spec.folder.exists():
+            remove(self.spec.folder)
 
 
 def _stand_in(session: Session, spawn: Spawn, fds: tuple[int, ...], report: int) -> None:

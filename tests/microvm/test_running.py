@@ -1,0 +1,134 @@
+"""A box of tier ``microvm`` runs commands like any other box, in a guest that stays for the next one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from backends.trees.mapped import MODE
+from tests.microvm.world import Guests
+
+
+@pytest.fixture(scope="module")
+def box(world: Guests) -> Path:
+    return world.new("plain")
+
+
+def test_commands_run_under_another_kernel_and_status_says_which(world: Guests, box: Path) -> None:
+    done = world.run("plain", "uname -r; pwd; id -u")
+    assert done.code == 0, done.err
+    kernel, place, uid = done.out.split()
+    assert kernel != os.uname().release
+    assert place == "/work"
+    assert int(uid) == box.joinpath("tree").stat().st_uid != 0
+    facts = world.live(box)["facts"]
+    assert facts["kernel"] == kernel
+    assert facts["accelerator"] == "tcg: emulated, about 13 times slower, no isolation promised"
+    assert facts["image_digest"].startswith("sha256:")
+    shown = world.cloche("status", "plain").out
+    assert "no isolation promised" in shown
+    assert kernel in shown
+    assert facts["image_digest"] in shown
+    [claim] = world.live(box)["claims"]
+    assert (claim[0], claim[2]) == ("guest-kernel", "proved")
+
+
+def test_streams_and_the_exit_code_pass_through(world: Guests, box: Path) -> None:
+    done = world.run("plain", "cat; echo err >&2; exit 7", stdin=b"in\n")
+    assert (done.code, done.out, done.err) == (7, "in\n", "err\n")
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (("false",), 1),
+        (("no-such-program",), 127),
+        (("/etc/passwd",), 126),
+        (("/work",), 126),
+        (("sh", "-c", "kill -TERM $$"), 128 + signal.SIGTERM),
+        (("sh", "-c", "kill -KILL $$"), 128 + signal.SIGKILL),
+    ],
+)
+def test_a_command_ends_as_it_would_on_the_host(
+    world: Guests, box: Path, argv: tuple[str, ...], code: int
+) -> None:
+    assert world.cloche("run", "plain", "--", *argv).code == code
+
+
+def test_much_passes_both_ways_without_loss(world: Guests, box: Path) -> None:
+    data = os.urandom(1 << 20)
+    done = world.run("plain", "md5sum; head -c 1500000 /dev/zero | tr '\\0' x", stdin=data)
+    import hashlib
+
+    assert done.out.startswith(hashlib.md5(data).hexdigest())
+    assert done.out.count("x") == 1500000
+    assert done.code == 0
+
+
+def test_the_environment_is_the_boxs_own(world: Guests, box: Path) -> None:
+    world.env["AWS_SECRET_ACCESS_KEY"] = "hush"
+    names = {line.partition("=")[0] for line in world.cloche("run", "plain", "--", "env").out.splitlines()}
+    assert "AWS_SECRET_ACCESS_KEY" not in names
+    assert {"HOME", "PATH", "CLOCHE_BOX"} <= names
+
+
+def test_sessions_run_beside_each_other(world: Guests, box: Path) -> None:
+    first = world.run("plain", "mkfifo /tmp/meet; (cat /tmp/meet >/tmp/met &) ; echo there")
+    assert first.out == "there\n"
+    assert world.run("plain", "echo hello >/tmp/meet; sleep 0.2; cat /tmp/met").out == "hello\n"
+
+
+def test_modes_and_links_are_the_guests_and_plain_files_of_the_persons(world: Guests, box: Path) -> None:
+    script = "printf x >run; chmod 755 run; ln -s /etc/shadow out; mkfifo pipe; ls -l | cut -c1-10,60-"
+    done = world.run("plain", script)
+    assert done.code == 0, done.err
+    for name in ("run", "out", "pipe"):
+        status = (box / "tree" / name).lstat()
+        assert stat.S_ISREG(status.st_mode)
+        assert stat.S_IMODE(status.st_mode) & 0o7111 == 0
+        assert status.st_uid == (box / "tree").stat().st_uid
+    told = int.from_bytes(os.getxattr(box / "tree" / "out", MODE), "little")
+    assert stat.S_ISLNK(told)
+    assert (
+        world.run("plain", "readlink out; ./run; test -p pipe && echo pipe").out.split()[0] == "/etc/shadow"
+    )
+
+
+def test_a_proposal_is_what_the_box_holds(world: Guests) -> None:
+    box = world.new("proposed")
+    script = (
+        "rm run.sh; mkdir d; echo x >d/f; ln -s f d/link; echo y >>README.md; echo z >go; chmod +x go; sync"
+    )
+    done = world.run("proposed", f"(while :; do sleep 0.01; done &) ; {script}")
+    assert done.code == 0, done.err
+    assert world.run("proposed", "cat d/link").out == "x\n"
+    done = world.cloche("propose", "proposed")
+    assert done.code == 0, done.err
+    assert "5 files" in done.out
+    diff = world.cloche("diff", "proposed").out
+    assert "new file mode 120000" in diff
+    assert "new file mode 100755" in diff
+    done = world.cloche("apply", "proposed")
+    assert done.code == 0, done.err
+    assert (world.repo / "d" / "link").is_symlink()
+    assert not (box / "tree" / "d" / "link").is_symlink()
+    assert world.cloche("stop", "proposed").code == 0
+    assert world.left() == []
+
+
+def test_git_works_inside_and_its_folder_is_not_there_outside(world: Guests, box: Path) -> None:
+    assert "HEAD" in world.run("plain", "ls .git").out.split()
+    assert not list((box / "tree" / ".git" / "objects").iterdir())
+
+
+def test_a_stopped_box_leaves_nothing_and_its_files_are_there_when_it_starts_again(
+    world: Guests, box: Path
+) -> None:
+    assert world.run("plain", "echo kept >file; echo home >$HOME/file").code == 0
+    assert world.cloche("stop", "plain").code == 0
+    assert world.left() == []
+    assert world.run("plain", "cat file $HOME/file; readlink out").out == "kept\nhome\n/etc/shadow\n"

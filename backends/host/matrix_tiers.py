@@ -146,30 +146,31 @@ TIERS: tuple[Row, ...] = (
             Cell(
                 "filesystem",
                 "its mounts",
-                "The image, read-only, bounded private folders and the intended mounts.",
-                (),
+                "The image, read-only, bounded private folders and the box's own mounts: no grant of the "
+                "host.",
+                ("mount", "write-outside", "work-inside"),
                 ("root-bind", "home-bind", "runs-later", "host-service"),
             ),
             Cell(
                 "network",
                 "names, L7",
                 "Egress is scoped by name in an HTTP CONNECT proxy (L7). What ignores the proxy is refused "
-                "where the network namespace is empty, which is the default.",
-                (),
+                "where the network namespace is empty, and it always is here.",
+                ("network",),
                 ("wide-egress", "host-network", "host-service"),
             ),
             Cell(
                 "kernel",
                 "shared, filtered",
-                "The host's kernel is shared, behind a system call filter.",
-                (),
+                "The host's kernel is shared, behind a system call filter made of the table of `process`.",
+                ("user-namespace", "capabilities"),
                 ("privileged", "kernel-trees", "engine-socket", "host-service"),
             ),
             Cell(
                 "privilege",
                 "your user's",
                 "Rootless: no capabilities, no new privileges; root inside is nobody outside.",
-                (),
+                ("capabilities", "first", "device", "set-id", "processes"),
                 ("rootful", "privileged", "engine-socket", "credentials", "host-service"),
             ),
             Cell("portability", "one image", "One image everywhere; a rootless engine and its OCI runtime."),
@@ -188,14 +189,16 @@ TIERS: tuple[Row, ...] = (
             Cell(
                 "filesystem",
                 "own disk",
-                "A disk of the guest's own, and the folders that are shared with it.",
+                "The image as a read-only disk, and the box's folders, shared with attributes mapped: a link "
+                "or a device of the guest is a plain file on the host.",
                 (),
                 ("shared-folder", "home-bind", "host-service"),
             ),
             Cell(
                 "network",
-                "rules on path",
-                "Destination rules in the guest's network path, outside of the guest.",
+                "names, L7",
+                "No network card. What is listed is reached by name through the keeper's proxy, outside of "
+                "the guest; nothing else has a way out.",
                 (),
                 ("wide-egress", "host-service"),
             ),
@@ -204,7 +207,7 @@ TIERS: tuple[Row, ...] = (
                 "own kernel",
                 "A kernel of its own behind a hypervisor. Emulation (TCG) is not this promise: it runs only "
                 'on `accelerator = "tcg"` and says "emulated: no isolation promised".',
-                (),
+                ("guest-kernel",),
                 ("emulation", "device", "host-service"),
             ),
             Cell(

@@ -8,16 +8,24 @@ from backends.boxes.layout import BoxPaths
 from backends.doctor import examine, image
 from backends.policy import canonical
 from backends.policy.model import Policy
+from backends.snapshots import Finding
 
 PIN = "registry.example/dev@sha256:" + "0" * 64
 
 
-@pytest.mark.parametrize(("name", "verdict"), [(PIN, ["ok"]), ("dev:latest", ["fail"]), ("", [])])
-def test_an_image_without_its_digest_is_told(
-    box: BoxPaths, monkeypatch: pytest.MonkeyPatch, name: str, verdict: list[str]
-) -> None:
+def looked_at(box: BoxPaths, monkeypatch: pytest.MonkeyPatch, name: str) -> list[Finding]:
     policy: Policy = canonical.decode(box.policy.read_bytes())._replace(image=name)
     monkeypatch.setattr(image, "trusted", lambda *_: policy)
-    rows = image.check(examine.opened(box, None))
-    assert [row.verdict for row in rows] == verdict
-    assert all(row.evidence == name for row in rows)
+    return image.check(examine.opened(box, None))
+
+
+def test_an_image_without_its_digest_is_told(box: BoxPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    (row,) = looked_at(box, monkeypatch, "dev:latest")
+    assert (row.verdict, row.evidence) == ("fail", "dev:latest")
+    assert looked_at(box, monkeypatch, "") == []
+
+
+def test_an_image_that_the_store_has_no_more_is_told(box: BoxPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    (row,) = looked_at(box, monkeypatch, PIN)
+    assert row.verdict == "fail" and f"{PIN.partition('@')[2][:19]} is gone" in row.text
+    assert "cloche image ls" in row.remedy

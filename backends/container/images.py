@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -66,17 +68,19 @@ def full_name(name: str) -> str:
 
 def call(podman: Podman, *words: str, timeout: float = PATIENCE, doing: str) -> str:
     """Run ``podman words...``: its standard output. ``ClocheError`` with its words when it fails."""
+    from backends.container import guard
+
+    child = subprocess.Popen(
+        [*podman.around(), sys.executable, "-I", "-S", guard.__file__, *podman.argv(*words)],
+        env=podman.environment(),
+        cwd="/",
+        stdin=subprocess.PIPE,  # its end is what ends all that was started
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            podman.outside(*words),
-            env=podman.environment(),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout,
-            check=False,
-            start_new_session=True,
-        )
+        out, said = _communicated(child, timeout)
     except subprocess.TimeoutExpired as error:
         raise ClocheError(
             f"{doing} failed",
@@ -84,9 +88,20 @@ def call(podman: Podman, *words: str, timeout: float = PATIENCE, doing: str) -> 
             "try again, or see cloche doctor",
             code="podman-hung",
         ) from error
-    if done.returncode:
-        raise failure(doing, done.stderr)
-    return done.stdout.decode("utf-8", "replace")
+    if child.returncode:
+        raise failure(doing, said)
+    return out.decode("utf-8", "replace")
+
+
+def _communicated(child: subprocess.Popen[bytes], timeout: float) -> tuple[bytes, bytes]:
+    """What a guarded command printed; however this ends, nothing of the command is left."""
+    held, child.stdin = child.stdin, None  # or communicate() would close it at once
+    try:
+        return child.communicate(timeout=timeout)
+    finally:
+        assert held is not None
+        held.close()
+        child.communicate()
 
 
 def failure(doing: str, said: bytes) -> ClocheError:
@@ -123,7 +138,7 @@ def _image(podman: Podman, row: dict[str, Any]) -> Image:
     return Image(
         f"sha256:{ident}",
         tuple(sorted(str(name) for name in row.get("Names") or ())),
-        int(row.get("Size") or 0),
+        int(kept.get("size") or row.get("Size") or 0),
         float(kept.get("added") or row.get("Created") or 0),
         str(kept.get("source") or ""),
     )
@@ -200,12 +215,17 @@ def remembered(podman: Podman, ident: str) -> dict[str, Any]:
 
 
 def remember(podman: Podman, ident: str, source: str) -> None:
-    """Write down what the image ``ident`` was made from, and that it came now."""
+    """Write down what the image ``ident`` was made from, that it came now, and how large it is.
+
+    Podman's own answer grows when a box's container gets a copy of it with other owners.
+    """
+    size = call(podman, "image", "inspect", "--format", "{{.Size}}", ident, doing="looking at the image")
+    value = {"source": source, "added": time.time(), "size": int(size)}
     folder = _notes(podman)
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / f"{ident}.json"
     fresh = folder / f".{ident}.{time.monotonic_ns()}"
-    fresh.write_text(json.dumps({"source": source, "added": time.time()}) + "\n", encoding="utf-8")
+    fresh.write_text(json.dumps(value) + "\n", encoding="utf-8")
     fresh.rename(path)
 
 
@@ -220,11 +240,14 @@ def forget(podman: Podman, ident: str) -> None:
 @contextlib.contextmanager
 def scratch(podman: Podman, suffix: str) -> Iterator[Path]:
     """A file name in the store's own scratch folder; what is there afterwards is removed."""
-    path = podman.store / "tmp" / f"{time.monotonic_ns():x}{suffix}"
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+    from backends.container import images_sweep
+
+    path = podman.store / "tmp" / f"{os.getpid()}-{time.monotonic_ns():x}{suffix}"
+    with images_sweep.working(podman):
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def load(podman: Podman, archive: Path) -> None:
@@ -237,8 +260,6 @@ def from_host(programs: Sequence[str], name: str, shell: bool = True) -> tuple[I
 
     Returns it and what was left out, one sentence each.
     """
-    import os
-
     from backends.container import images_entries, images_recipe
 
     whole = full_name(name)

@@ -184,15 +184,17 @@ def _containers() -> tuple[RemovalOutcome, ...]:
 
     name = "containers"
     try:
-        from backends.container import leftovers
+        from backends.container import images_sweep, leftovers
 
         count = leftovers.sweep(paths for paths in store.folders() if store.held(paths))
+        count += images_sweep.sweep()
     except (ClocheError, OSError) as error:
         failure = ClocheError(
             "containers were not removed", str(error), "cloche doctor", code="container-left"
         )
         return (RemovalOutcome(name, False, failure.why, failure.as_dict()),)
-    return (RemovalOutcome(name, True, f"{count} that no live box has; removed", None),) if count else ()
+    told = f"{count} leftovers of boxes and images that nobody is at; removed"
+    return (RemovalOutcome(name, True, told, None),) if count else ()
 
 
 def _guests() -> tuple[RemovalOutcome, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import signal
 import stat
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -414,3 +417,59 @@ def test_a_file_that_shrinks_while_it_is_read_makes_no_image(tmp_path: Path) -> 
     with pytest.raises(OSError):
         write_archive(entries, tmp_path / "out.tar", name="localhost/x:latest", machine="x", labels={})
     assert [path.name for path in tmp_path.glob("*.layer")] == []
+
+
+def _sleepers(word: str) -> list[int]:
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                found.append(int(pid))
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_build_that_is_killed_leaves_no_process_and_gc_the_rest(
+    world: World, tmp_path: Path, how: signal.Signals
+) -> None:
+    word = f"47{how:02}.25"
+    (tmp_path / "Containerfile").write_text(
+        f"FROM localhost/box\nRUN (setsid sleep {word} &); sleep {word}\n"
+    )
+    rootful = ("--rootful",) if ROOTFUL else ()
+    argv = support.cloche_argv("image", "build", str(tmp_path), "--name", "never", *rootful)
+    child = subprocess.Popen(argv, env={**os.environ, **world.env}, stderr=subprocess.DEVNULL)
+    support.wait_until(lambda: len(_sleepers(word)) == 2, "the step runs")
+    os.kill(child.pid, how)
+    assert child.wait(60) != 0
+    support.wait_until(lambda: not _sleepers(word), "all that the build started is gone")
+    store = world.root / "s" / "cloche" / ".podman"
+    done = world.cloche("gc")
+    assert done.code == 0, done.err
+    assert list((store / "tmp").iterdir()) == []
+    assert list((store / "images" / "overlay-containers").glob("?" * 64)) == []
+    assert "localhost/never:latest" not in listed(world)
+    assert support.mounts_below(world.root) == []
+
+
+def test_gc_takes_nothing_that_somebody_is_at(world: World) -> None:
+    """A build on its way is not swept away beside itself."""
+    scratch = world.root / "s" / "cloche" / ".podman" / "tmp" / "half"
+    code = (
+        "import sys; from backends.container import images_sweep as s\n"
+        "from backends.container.podman import prepare\n"
+        "with s.working(prepare()):\n"
+        "    print('held', flush=True); sys.stdin.read()"
+    )
+    argv = ["python3", "-c", code]
+    with subprocess.Popen(
+        argv, env={**os.environ, **world.env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"held\n"
+        scratch.write_text("half an image")
+        assert world.cloche("gc").code == 0
+        assert scratch.exists()
+        child.communicate(b"")
+    assert world.cloche("gc").code == 0
+    assert not scratch.exists()

@@ -18,4 +18,4 @@ def demo(context: Context, args: argparse.Namespace) -> int:
     """``cloche demo``: the sample repository and its boxes."""
     from app.demo import main
 
-    return int(main(remove=args.remove, text=args.text, as_json=context.json) or 0)
+    return main(remove=args.remove, text=args.text, tiers=args.tiers, as_json=context.json)

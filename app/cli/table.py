@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.cli.table_apply import APPLY_VERBS
+from app.cli.table_checkpoint import CHECKPOINT_VERBS
 from app.cli.table_compare import COMPARE_VERBS
 from app.cli.table_denials import DENIAL_VERBS
 from app.cli.table_doctor import DOCTOR_VERBS
@@ -436,6 +437,7 @@ VERBS: tuple[Verb, ...] = (
     *DOCTOR_VERBS,
     *MATRIX_VERBS,
     *IMAGE_VERBS,
+    *CHECKPOINT_VERBS,
     Verb(
         "demo",
         "make and use",
@@ -449,6 +451,7 @@ VERBS: tuple[Verb, ...] = (
         (
             Param(("--remove",), "remove the sample repository and its boxes", "flag"),
             Param(("--text",), "tell the same as text, as it is without a terminal", "flag"),
+            Param(("--tiers",), "one box for each tier, or why this host refuses it, as text", "flag"),
         ),
     ),
 )

@@ -30,6 +30,7 @@ HEAD_PATIENCE = 10.0  # seconds for a whole request head
 LOOKUP_PATIENCE = 15.0  # seconds for the host to look a name up
 NEXT_PATIENCE = 5.0  # seconds without a byte until a client that sent another request is let go
 DRAIN_PATIENCE = 2.0  # seconds in which a client may read why it was refused
+NOWHERE = "a request without a destination"  # what a refusal names where none was said
 DRAINED = 1 << 20  # bytes of a refused client's that are read away meanwhile
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _PHRASES = {
@@ -75,7 +76,7 @@ class ProxyConnection(Connection):
             return
         result = self._head.feed(data)
         if isinstance(result, Wrong):
-            self._turn_away(result.status, result.reason, "no request for a proxy")
+            self._turn_away(result.status, result.reason, NOWHERE)
         elif isinstance(result, Target):
             self._target, self._rest = result, self._head.rest
             self.port = result.port
@@ -313,7 +314,7 @@ class ProxyConnection(Connection):
         """Its patience ended."""
         if self._stage == "head":
             if self._head.begun:
-                self._turn_away(408, "no whole HTTP head in time", "no request for a proxy")
+                self._turn_away(408, "no whole HTTP head in time", NOWHERE)
             else:
                 self.end(broken=False)
         elif self._stage == "lookup":

@@ -26,11 +26,17 @@ NAMES = {
 class ServedProxy(Served):
     """``looked_up``: names that were asked of the host, which ``answers``."""
 
-    def __init__(self, rules: tuple[str, ...], server: tuple[str, int], cap: int) -> None:
+    def __init__(
+        self,
+        rules: tuple[str, ...],
+        server: tuple[str, int],
+        cap: int,
+        listeners: tuple[socket.socket, ...] = (),
+    ) -> None:
         self.looked_up: list[str] = []
         self.answers: dict[str, tuple[str, ...]] = {}
         self.pins = Pins(Pin(name, addresses, 1.0) for name, addresses in NAMES.items())
-        super().__init__(rules, (), ("", 0), server, cap=cap)
+        super().__init__(rules, (), ("", 0), server, cap=cap, redirected=listeners)
 
     def _made(
         self,
@@ -71,12 +77,15 @@ class ServedProxy(Served):
 
 @contextlib.contextmanager
 def proxied(
-    serve: Callable[[socket.socket], None], rules: tuple[str, ...] = RULES, cap: int = MAX_CONNECTIONS
+    serve: Callable[[socket.socket], None],
+    rules: tuple[str, ...] = RULES,
+    cap: int = MAX_CONNECTIONS,
+    listeners: tuple[socket.socket, ...] = (),
 ) -> Iterator[tuple[ServedProxy, Server]]:
     """A proxy to a server, both gone afterwards, and no descriptor left."""
-    before = support.descriptors()
+    before = support.descriptors() - len(listeners)
     server = Server(serve)
-    one = ServedProxy(rules, server.address, cap)
+    one = ServedProxy(rules, server.address, cap, listeners)
     try:
         yield one, server
     finally:

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -189,7 +190,7 @@ def test_a_host_header_of_another_host_is_a_bad_request() -> None:
             get("http://good.example/", "good.example", "Host: evil.example"),
         ):
             assert asked(one, request).startswith(b"HTTP/1.1 400 Bad Request\r\n")
-        assert {where for where, _ in one.denied()} == {"no request for a proxy"}
+        assert {where for where, _ in one.denied()} == {"a request without a destination"}
         assert server.accepted == 0
 
 
@@ -455,3 +456,24 @@ def test_a_rule_that_is_taken_from_now_on_counts_for_the_next_request() -> None:
         one.call(lambda: one.proxy.use(Matcher([parse("raw:plain.example:22")]), one.pins))
         with tunnel(one, "plain.example:22"):
             pass
+
+
+def test_a_guest_that_comes_by_a_unix_socket_is_served_like_any_other(tmp_path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "p"))
+    listener.listen(8)
+    got: list[bytes] = []
+    with proxied(answer(got), listeners=(listener,)) as (one, _):
+        for _ in range(2):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(LIMIT)
+                client.connect(str(tmp_path / "p"))
+                client.sendall(get("http://good.example/", "good.example"))
+                assert read_all(client) == OK
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(LIMIT)
+            client.connect(str(tmp_path / "p"))
+            client.sendall(b"CONNECT evil.example:443 HTTP/1.1\r\n\r\n")
+            assert read_all(client).startswith(b"HTTP/1.1 403 ")
+        assert len(got) == 2
+        assert one.denied() == [("evil.example:443", "no rule allows it")]

@@ -25,13 +25,14 @@ def wanted(policy: Policy, caller: Mapping[str, str], *, pty: bool, confined: bo
 def compose(
     policy: Policy,
     caller: Mapping[str, str],
+    proxy: Mapping[str, str] | None = None,
+    /,
     *,
     box: str,
     home: str,
     shell: str,
     pty: bool,
     confined: bool,
-    proxy: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The environment of one session. Of ``caller`` only names in the policy's pass-list arrive.
 

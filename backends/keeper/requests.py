@@ -247,12 +247,12 @@ class Requests:
         env = environment.compose(
             keeper.spec.policy,
             fields.texts("env"),
+            keeper.egress.variables if keeper.egress is not None else None,
             box=keeper.paths.key,
             home=keeper.box.inside_home,
             shell=self._shell_path,
             pty=pty,
             confined=keeper.confined,
-            proxy=keeper.egress.variables if keeper.egress is not None else None,
         )
         cwd = os.path.join(keeper.box.inside_tree, fields.text("cwd", ""))
         return env, cwd.rstrip("/") or "/"

@@ -123,6 +123,8 @@ class Qemu:
             os.open(share.source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for share in spec.shares
         ]
         opened.append(os.open(console, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if owner is not None:
+            os.fchown(opened[-1], *owner)
         try:
             started = monitor.start(
                 arguments(spec), _environment(), os.fspath(log), owner=owner, keep=(theirs.fileno(), *opened)
@@ -277,8 +279,10 @@ def arguments(spec: GuestSpec) -> list[str]:
         *("-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng"),
     ]
     if spec.image.rootfs != Path():
-        drive = f"file=/dev/fd/{next(numbers)},if=none,id=root,format=raw,readonly=on,file.locking=off"
-        words += ["-drive", drive, "-device", "virtio-blk-pci,drive=root"]
+        # As a set, whose descriptor is used as it is: root's monitor could not open root's image again.
+        drive = "file=/dev/fdset/1,if=none,id=root,format=raw,readonly=on,file.locking=off"
+        words += ["-add-fd", f"fd={next(numbers)},set=1", "-drive", drive]
+        words += ["-device", "virtio-blk-pci,drive=root"]
     for number, share in enumerate(spec.shares):
         path = f"/dev/fd/{next(numbers)}"
         only = "" if share.writable else ",readonly=on"

@@ -112,7 +112,7 @@ def test_a_proposal_is_what_the_box_holds(world: Guests) -> None:
     diff = world.cloche("diff", "proposed").out
     assert "new file mode 120000" in diff
     assert "new file mode 100755" in diff
-    done = world.cloche("apply", "proposed")
+    done = world.cloche("apply", "proposed", "--as", "test", "--acknowledge", "all")
     assert done.code == 0, done.err
     assert (world.repo / "d" / "link").is_symlink()
     assert not (box / "tree" / "d" / "link").is_symlink()

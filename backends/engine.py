@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from backends.boxes import store
 from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError
+from backends.verbs.checkpointing import Checkpointing
 from backends.verbs.doctors import Doctors
 from backends.verbs.explains import Explains
 from backends.verbs.gates import Gates
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "NewBox", "RunResult", "SessionHandle", "Streams", "Terminal"]
 
 
-class Engine(Explains, Gates, Doctors, Imaging):
+class Engine(Explains, Gates, Doctors, Imaging, Checkpointing):
     """The engine as seen from one folder, which decides the repository that bare names belong to."""
 
     def __init__(self, cwd: Path | None = None) -> None:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable
 from typing import NoReturn
 
-from backends.container import inspection, joining, plan
+from backends.container import gvisor_call, inspection, joining, plan
 from backends.container.inspection import Seen
 from backends.container.joining import Joiner, Runtime
 from backends.container.steward import ContainerSteward, call
@@ -59,7 +59,10 @@ class GvisorSteward(ContainerSteward):
     """One box under gVisor."""
 
     def words(self, runtime: Runtime) -> list[str]:
-        return plan.run(self._order.plan, runtime.program, first=FIRST, held=False)
+        made = self._order
+        if made.checkpoint:
+            runtime = gvisor_call.restoring(made.podman, runtime.argv[0], made.checkpoint)
+        return plan.run(made.plan, runtime.program, first=FIRST, held=False)
 
     def join(self, runtime: Runtime, container: str, pid: int) -> Joiner:
         _watch(self.death, pid)

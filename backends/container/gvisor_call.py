@@ -39,20 +39,31 @@ done
 """
 
 
-def runtime(podman: Podman, file: str, checkpoint: str = "") -> Runtime:
-    """``runsc`` for the containers of ``podman``; with ``checkpoint``, a folder, it restores that one."""
-    state = f"{podman.run}/gvisor"
-    words = (file, "--root", state, *_OPTIONS.split())
-    script = "#!/bin/sh\n"
-    if checkpoint:
-        script += _RESTORING.format(image=_quoted(checkpoint))
-    script += f'exec {" ".join(_quoted(word) for word in words)} "$@"\n'
-    name = "gvisor-restoring" if checkpoint else "gvisor"
-    path = podman.store / name
-    if checkpoint:
-        path = podman.store / f"{name}-{os.path.basename(checkpoint)}"
-    _write(path, script)
+def runtime(podman: Podman, file: str) -> Runtime:
+    """``runsc`` for the containers of ``podman``."""
+    words = _words(podman, file)
+    path = podman.store / NAME
+    _write(path, _script("", words))
     return Runtime(NAME, str(path), words)
+
+
+def restoring(podman: Podman, file: str, checkpoint: str) -> Runtime:
+    """The same, for one container that is to go on from the state in the folder ``checkpoint``.
+
+    Its program lies beside that folder: it is this box's alone.
+    """
+    words = _words(podman, file)
+    path = Path(checkpoint).parent / PROGRAM
+    _write(path, _script(_RESTORING.format(image=_quoted(checkpoint)), words))
+    return Runtime(NAME, str(path), words)
+
+
+def _words(podman: Podman, file: str) -> tuple[str, ...]:
+    return (file, "--root", f"{podman.run}/gvisor", *_OPTIONS.split())
+
+
+def _script(before: str, words: tuple[str, ...]) -> str:
+    return f'#!/bin/sh\n{before}exec {" ".join(_quoted(word) for word in words)} "$@"\n'
 
 
 def _write(path: Path, text: str) -> None:

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backends.boxes.layout import BoxPaths
-from backends.container import gvisor_call, listening, places, plan, podman, profile, received, runtimes
+from backends.container import (
+    gvisor_call,
+    gvisor_checkpoint,
+    listening,
+    places,
+    plan,
+    podman,
+    profile,
+    received,
+    runtimes,
+)
 from backends.container.gvisor import GvisorSteward
 from backends.container.inspection import Seen
 from backends.container.joining import Process
@@ -60,7 +70,10 @@ def start(spec: LaunchSpec, refusals: Iterable[Refusal]) -> LiveBox:
     try:
         order = _order(spec, engine, folder, rootful=rootful)
         network = None if order.listener is None else _network(spec.policy)
-        kind = GvisorSteward if order.runtimes == (gvisor_call.NAME,) else ContainerSteward
+        kind = ContainerSteward
+        if order.runtimes == (gvisor_call.NAME,):
+            kind = GvisorSteward
+            order = order._replace(checkpoint=gvisor_checkpoint.taken(spec.paths))
         taking, hand = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         pid, control, death, reader = serving.fork(
             lambda control, death, kept: kind(control, death, order, socket.socket(fileno=kept[0])),

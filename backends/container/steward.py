@@ -50,6 +50,7 @@ class Order(NamedTuple):
     rootful: bool
     listener: tuple[str, int] | None  # where a proxy is to be reached inside
     words: tuple[str, ...]  # Podman's own, before the verb
+    checkpoint: str = ""  # folder of the state that this launch goes on from
 
     def argv(self, *words: str) -> list[str]:
         return [*self.words, *words]

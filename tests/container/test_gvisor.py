@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from backends.container import gvisor, gvisor_call, inspection, runtimes
+from backends.container.podman import Podman
 from backends.values import Enforcement
 from tests import support
 from tests.container.test_deaths import Parts, containers
@@ -166,11 +167,11 @@ def test_the_restoring_program_only_changes_its_verb(tmp_path: Path) -> None:
     file = tmp_path / "runsc"
     file.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
     file.chmod(0o755)
-    (tmp_path / "store").mkdir()
-    podman = type("P", (), {"run": tmp_path, "store": tmp_path / "store"})()
-    call = gvisor_call.runtime(podman, str(file), str(tmp_path / "it's"))
-    words = ("--log", "create", "create", "--bundle", "a b", "id")
-    said = support.run([call.program, *words[:1], "x", *words[2:]]).out
-    assert said.endswith(f"|--log|x|restore|--detach|--image-path|{tmp_path}/it's|--bundle|a b|id|"), said
+    state = tmp_path / "it's" / "state"
+    state.parent.mkdir()
+    podman = Podman("", tmp_path, tmp_path)
+    call = gvisor_call.restoring(podman, str(file), str(state))
+    said = support.run([call.program, "--log", "x", "create", "--bundle", "a b", "id"]).out
+    assert said.endswith(f"|--log|x|restore|--detach|--image-path|{state}|--bundle|a b|id|"), said
     assert support.run([call.program, "start", "id"]).out == ""
     assert support.run([call.program, "state", "id"]).out.endswith("|state|id|")

@@ -109,7 +109,7 @@ def _live(
         inside_tree=etc.TREE,
         inside_home=etc.HOME,
         shell="/bin/sh",
-        facts=received.facts(guest, vmm, kernel),
+        facts=received.facts(guest, vmm, kernel, str(answer["bound"])),
         proxy=proxy,
     )
 

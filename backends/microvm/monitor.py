@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 from backends.kernel.syscalls import PR_SET_NO_NEW_PRIVS, close_from, prctl
@@ -34,9 +34,11 @@ def start(
     owner: tuple[int, int] | None = None,
     keep: Sequence[int] = (),
     cwd: str = "/",
+    confine: Callable[[], None] | None = None,
 ) -> Monitor:
     """Starts ``argv`` (its first word a path). ``keep`` become its descriptors 3, 4, ... in that order.
 
+    ``confine`` is called in the child before it becomes another user, with all descriptors still open.
     ``owner``: the uid and gid to run as, for root; without supplementary groups. What it prints goes to the
     file ``log``. ``OSError``: it could not be executed, or was gone at once.
     """
@@ -45,7 +47,7 @@ def start(
     failed, report = os.pipe2(os.O_CLOEXEC)
     between = os.fork()
     if between == 0:
-        _between(argv, env, log, owner, keep, cwd, telling, leave, report)
+        _between(argv, env, log, owner, keep, cwd, confine, telling, leave, report)
     for fd in (telling, leave, report):
         os.close(fd)
     try:
@@ -74,6 +76,7 @@ def _between(
     owner: tuple[int, int] | None,
     keep: Sequence[int],
     cwd: str,
+    confine: Callable[[], None] | None,
     telling: int,
     leave: int,
     report: int,
@@ -83,7 +86,7 @@ def _between(
         if pid:
             os.write(telling, b"%d" % pid)
             os._exit(0)
-        _monitor(argv, env, log, owner, keep, cwd, leave, report)
+        _monitor(argv, env, log, owner, keep, cwd, confine, leave, report)
     finally:
         os._exit(1)
 
@@ -95,6 +98,7 @@ def _monitor(
     owner: tuple[int, int] | None,
     keep: Sequence[int],
     cwd: str,
+    confine: Callable[[], None] | None,
     leave: int,
     report: int,
 ) -> None:
@@ -106,6 +110,9 @@ def _monitor(
         word = log
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         null = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        if confine is not None:
+            word = "its confinement"
+            confine()
         report = _order((null, out, out, *keep), report)
         for number in _DEFAULTS:
             signal.signal(number, signal.SIG_DFL)

@@ -36,6 +36,7 @@ class MsbGuest:
         self.name = name
         self.observed = observed
         self.monitors: tuple[int, ...] = (machine, runner.pidfd)
+        self.bound = "what microsandbox does itself"
         self._folder = folder
         self._owner = owner
         self._held = held

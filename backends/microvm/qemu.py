@@ -20,7 +20,7 @@ from pathlib import Path
 
 from backends import trace
 from backends.errors import Refused
-from backends.microvm import client, initrd, kernels, monitor
+from backends.microvm import client, confining, initrd, kernels, monitor
 from backends.microvm.channel import Channel, connector
 from backends.microvm.frames import Broken
 from backends.microvm.monitor import Monitor
@@ -43,6 +43,7 @@ QUIT_PATIENCE = 0.7  # seconds that a guest gets to write back; the keeper waits
 LEAST_MEMORY = 160 << 20
 PROXY_PORT = 3128
 _MIB = 1 << 20
+_TRANSLATED = 96  # MiB of translated code that an emulated processor keeps
 _SAID = 600  # characters of what the monitor or the guest's console said, in a refusal
 _KVM = "/dev/kvm"
 
@@ -50,7 +51,7 @@ _KVM = "/dev/kvm"
 class Qemu:
     name = "qemu"
     accelerators: tuple[str, ...] = (HARDWARE, TCG)
-    snapshots = True
+    snapshots = False  # QEMU migrates no machine that has a folder shared by virtio-9p mounted
 
     def version(self) -> str:
         program = _program()
@@ -116,18 +117,16 @@ class Qemu:
         console = spec.folder / "console.log"
         owner = (spec.uid, spec.gid) if os.geteuid() == 0 else None
         # Opened by us: the monitor's user need not reach the folders that they lie in.
-        opened = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in (files.kernel, files.initrd)]
-        if spec.image.rootfs != Path():
-            opened.append(os.open(spec.image.rootfs, os.O_RDONLY | os.O_CLOEXEC))
-        opened += [
-            os.open(share.source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for share in spec.shares
-        ]
-        opened.append(os.open(console, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        if owner is not None:
-            os.fchown(opened[-1], *owner)
+        given = _Given(spec, files, console, owner)
+        bound = confining.plan(given.readable, given.writable)
         try:
             started = monitor.start(
-                arguments(spec), _environment(), os.fspath(log), owner=owner, keep=(theirs.fileno(), *opened)
+                arguments(spec),
+                _environment(),
+                os.fspath(log),
+                owner=owner,
+                keep=(theirs.fileno(), *given.all),
+                confine=bound.enter,
             )
         except OSError as error:
             ours.close()
@@ -139,11 +138,10 @@ class Qemu:
             ) from error
         finally:
             theirs.close()
-            for fd in opened:
-                os.close(fd)
+            given.close()
         trace.point("steward: monitor started")
         connect = connector(os.fspath(spec.proxy)) if spec.proxy is not None else None
-        guest = QemuGuest(Channel(ours, connect), started)
+        guest = QemuGuest(Channel(ours, connect), started, f"its own filter, {bound.words}")
         try:
             guest.wait(configuration(spec, limits), PATIENCE[spec.accelerator], death, log, console)
         except BaseException:
@@ -152,9 +150,44 @@ class Qemu:
         return guest
 
 
+class _Given:
+    """What a monitor is given open, in the order in which :func:`arguments` names it."""
+
+    def __init__(
+        self, spec: GuestSpec, files: initrd.Boot, console: Path, owner: tuple[int, int] | None
+    ) -> None:
+        self.readable: list[int] = []
+        self.writable: list[int] = []
+        self.all: list[int] = []
+        try:
+            for path in (files.kernel, files.initrd):
+                self._add(self.readable, path, os.O_RDONLY)
+            if spec.image.rootfs != Path():
+                self._add(self.readable, spec.image.rootfs, os.O_RDONLY)
+            for share in spec.shares:
+                of = self.writable if share.writable else self.readable
+                self._add(of, share.source, os.O_RDONLY | os.O_DIRECTORY)
+            self._add(self.writable, console, os.O_WRONLY | os.O_CREAT)
+            if owner is not None:
+                os.fchown(self.all[-1], *owner)
+        except BaseException:
+            self.close()
+            raise
+
+    def _add(self, of: list[int], path: Path, flags: int) -> None:
+        fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        of.append(fd)
+        self.all.append(fd)
+
+    def close(self) -> None:
+        for fd in self.all:
+            os.close(fd)
+
+
 class QemuGuest:
-    def __init__(self, channel: Channel, started: Monitor) -> None:
+    def __init__(self, channel: Channel, started: Monitor, bound: str) -> None:
         self._channel = channel
+        self.bound = bound
         self._monitor = started
         self.monitors: tuple[int, ...] = (started.pidfd,)
         self.observed = Observed("", "")
@@ -269,7 +302,7 @@ def arguments(spec: GuestSpec) -> list[str]:
         *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
         *("-name", f"cloche-{spec.name}"),
         *("-machine", f"{MACHINE},usb=off,graphics=off"),
-        *("-accel", "tcg" if emulated else "kvm"),
+        *("-accel", f"tcg,tb-size={_TRANSLATED}" if emulated else "kvm"),
         *("-cpu", "max" if emulated else "host"),
         *("-smp", str(spec.cpus), "-m", str(max(spec.memory, LEAST_MEMORY) // _MIB)),
         *("-kernel", f"/dev/fd/{kernel}", "-initrd", f"/dev/fd/{ramdisk}"),

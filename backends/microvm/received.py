@@ -22,7 +22,7 @@ def not_observed(guest: GuestSpec, vmm: Vmm) -> tuple[NotObserved, ...]:
     return tuple(rows)
 
 
-def facts(guest: GuestSpec, vmm: Vmm, kernel: str) -> tuple[tuple[str, str], ...]:
+def facts(guest: GuestSpec, vmm: Vmm, kernel: str, bound: str) -> tuple[tuple[str, str], ...]:
     """What is told of the box wherever it is shown."""
     return (
         ("vmm", f"{vmm.name} ({vmm.version()})"),
@@ -30,6 +30,7 @@ def facts(guest: GuestSpec, vmm: Vmm, kernel: str) -> tuple[tuple[str, str], ...
         ("image", guest.image.reference),
         ("image_digest", guest.image.digest),
         ("kernel", kernel),
+        ("monitor", bound),
     )
 
 

@@ -43,7 +43,11 @@ class GuestSteward(Steward):
         began = time.monotonic()
         self.guest = self.vmm.boot(self.spec, self.held, self.death)
         self.booted = time.monotonic() - began
-        return {"observed": list(self.guest.observed), "seconds": round(self.booted, 3)}
+        return {
+            "observed": list(self.guest.observed),
+            "seconds": round(self.booted, 3),
+            "bound": self.guest.bound,
+        }
 
     def claims(self) -> tuple[Claim, ...]:
         assert self.guest is not None

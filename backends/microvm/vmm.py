@@ -129,6 +129,7 @@ class Guest(Protocol):
     """A booted guest, in the steward."""
 
     observed: Observed
+    bound: str  # what holds the monitor's process, in words
     monitors: tuple[int, ...]  # pidfds of the monitor's processes on the host: with them the guest ends
 
     def session(self, command: Command) -> Session:

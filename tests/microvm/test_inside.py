@@ -14,10 +14,11 @@ import pytest
 from backends.boxes.layout import BoxPaths
 from backends.keeper import client
 from backends.keeper.client import KeeperClient
+from backends.kernel import namespaces
 from tests import support
 from tests.container.test_proxy_inside import Hello, _own
 from tests.keeper.boxes import shell
-from tests.microvm.world import Guests
+from tests.microvm.world import Guests, monitors
 
 SHELL = ("/bin/sh", "-i")
 
@@ -100,6 +101,21 @@ def test_the_image_and_the_guests_own_program_are_out_of_reach(world: Guests, bo
         "grep -E 'CapEff|NoNewPrivs' /proc/self/status"
     )
     assert world.run("listed", script).out.split() == ["CapEff:", "0000000000000000", "NoNewPrivs:", "1"]
+
+
+def test_the_monitor_is_bound_itself(world: Guests, box: Path) -> None:
+    [pid] = monitors(world.root)
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line
+    )
+    assert status["NoNewPrivs"].strip() == "1"
+    assert status["Seccomp"].strip() == "2"
+    assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+    assert set(status["Uid"].split()) == {str((box / "tree").stat().st_uid)}
+    assert namespaces.inode(pid, "net") != namespaces.inode("self", "net")
+    bound = world.live(box)["facts"]["monitor"]
+    assert bound.startswith("its own filter, Landlock ABI ")
+    assert bound.endswith(", no network")
 
 
 # ---- the network

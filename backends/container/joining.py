@@ -19,11 +19,12 @@ import json
 import os
 import re
 import socket
+import stat
 import struct
 import termios
 
 from backends.keeper.init_session import Spawn, Started
-from backends.keeper.inside import Inside
+from backends.keeper.inside import Inside, Untold
 from backends.kernel.syscalls import close_from
 from backends.record import NamedTuple
 
@@ -110,6 +111,7 @@ class Joiner:
         """
         root = Inside(os.open(self._root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
+            _folder(root, cwd)
             file = _find(root, argv[0], path, cwd)
             if file is None or not _needs_shell(root, file):
                 return argv
@@ -228,6 +230,23 @@ def _find(root: Inside, name: str, path: str, cwd: str) -> bytes | None:
         if answer == errno.EACCES:
             code = errno.EACCES
     raise OSError(code, f"{name}: {os.strerror(code)}")
+
+
+def _folder(root: Inside, cwd: str) -> None:
+    """``OSError`` unless a session can begin in ``cwd``.
+
+    Never through a link of procfs: a runtime that leaks a descriptor of the host's would begin there
+    (CVE-2024-21626). Runtimes of today check it themselves, after the change of folder.
+    """
+    try:
+        fd = root.open(cwd.encode("utf-8", "surrogateescape"))
+    except Untold as error:
+        raise OSError(errno.EACCES, f"{cwd}: it cannot be told which folder this is") from error
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(errno.ENOTDIR, f"{cwd}: {os.strerror(errno.ENOTDIR)}")
+    finally:
+        os.close(fd)
 
 
 def _needs_shell(root: Inside, file: bytes) -> bool:

@@ -30,7 +30,7 @@ from backends.container.podman import Podman
 from backends.container.steward import ENDING, ContainerSteward, Order
 from backends.egress import proxied
 from backends.errors import Refused
-from backends.kernel import modes, procfs, rlimits
+from backends.kernel import modes, procfs, rlimits, shares
 from backends.kernel.rlimits import Limits
 from backends.policy.model import Policy
 from backends.steward import serving
@@ -113,7 +113,9 @@ def _live(
     proxy: BoxProxy | None,
 ) -> LiveBox:
     seen = Seen(**answer["seen"])
-    told = received.Told(str(answer["runtime"]), seen, dict(answer["groups"]), order.rootful)
+    told = received.Told(
+        str(answer["runtime"]), seen, dict(answer["groups"]), order.rootful, tuple(answer["unset"])
+    )
     shell = seen.texts.get("shell", "").strip() or "/bin/sh"
     return LiveBox(
         init=steward,
@@ -176,6 +178,7 @@ def _order(spec: LaunchSpec, engine: Podman, folder: Path, *, rootful: bool) -> 
         podman=engine,
         env=engine.environment(),
         words=tuple(engine.argv()),
+        shares=shares.wanted(policy.resources.shm),
         plan=made,
         runtimes=runtimes.wanted(policy.runtime),
         process=process,

@@ -28,6 +28,7 @@ class Told(NamedTuple):
     seen: Seen
     groups: dict[str, str]
     rootful: bool
+    unset: tuple[str, ...]  # paths of shares that could not be set
 
 
 def not_observed(*, proxied: bool) -> tuple[NotObserved, ...]:
@@ -131,6 +132,7 @@ def enforcement(
             "a new environment for each session",
             "",
         ),
+        _shares(order, told),
         *_limits(policy, told),
     ]
     return gvisor.rows(rows) if told.runtime == gvisor_call.NAME else tuple(rows)
@@ -172,6 +174,19 @@ def _network(policy: Policy, pins: Pins | None) -> tuple[Enforcement, ...]:
             "",
         ),
         loopback,
+    )
+
+
+def _shares(order: Order, told: Told) -> Enforcement:
+    held = [share.text for share in order.shares if share.path not in told.unset]
+    lacking = [share.text for share in order.shares if share.path in told.unset]
+    return Enforcement(
+        "shares",
+        "a part of what the kernel gives one user",
+        ", ".join(held) or NOT_ENFORCED,
+        f"this kernel lets no container be held to {', '.join(lacking)}" if lacking else "",
+        "settings of the user and IPC namespaces" if held else "",
+        "",
     )
 
 

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn
 
-from backends.container import inspection, listening, plan, userns
+from backends.container import inspection, listening, plan, sharing, userns
 from backends.container.inspection import Seen
 from backends.container.joining import Joiner, Process, Runtime
 from backends.container.plan import Plan
@@ -24,6 +24,7 @@ from backends.container.podman import Podman
 from backends.errors import Refused
 from backends.keeper.init_session import Spawn, Started
 from backends.kernel import namespaces, procfs
+from backends.kernel.shares import Share
 from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, close_from, prctl
 from backends.record import NamedTuple
 from backends.steward.serving import Steward
@@ -50,6 +51,7 @@ class Order(NamedTuple):
     rootful: bool
     listener: tuple[str, int] | None  # where a proxy is to be reached inside
     words: tuple[str, ...]  # Podman's own, before the verb
+    shares: tuple[Share, ...]
     checkpoint: str = ""  # folder of the state that this launch goes on from
 
     def argv(self, *words: str) -> list[str]:
@@ -147,6 +149,7 @@ class ContainerSteward(Steward):
             "namespace": namespaces.inode(self._first.pid, "pid"),
             "seen": self._seen._asdict(),
             "groups": inspection.groups(self._first.pid),
+            "unset": list(sharing.hold(self._first.pid, self._order.shares)),
         }
 
     def prepare(self) -> None:

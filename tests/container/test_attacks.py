@@ -244,3 +244,17 @@ def test_one_box_is_not_another(world: World, box: Path) -> None:
     found = world.python("attacked", script(body))
     assert "f" not in found["home"]
     assert found["mounts"] is False
+
+
+def test_a_session_begins_in_no_folder_that_a_link_of_procfs_leads_to(world: World) -> None:
+    box = world.new("elsewhere")
+    body = (
+        "for fd in range(3, 20): os.symlink(f'/proc/self/fd/{fd}', f'/work/l{fd}')\n"
+        "os.symlink('/proc/1/cwd', '/work/first'); os.symlink('/proc/self/cwd', '/work/own')\n"
+    )
+    world.python("elsewhere", script(body))
+    for name in ("first", "own", *(f"l{fd}" for fd in range(3, 20))):
+        done = world.cloche("run", "--cwd", name, "elsewhere", "--", "ls", "-la", "..")
+        assert done.code in (126, 127), (name, done.out)
+        assert done.out == ""
+    assert (box / "tree" / "first").is_symlink()

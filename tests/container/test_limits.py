@@ -109,3 +109,15 @@ def test_a_limit_without_a_mechanism_is_a_row_that_says_so(world: World, box: Pa
         assert "the sum over the box is not enforced" in told["resources.mem"][3]
     assert "no quota" in told["resources.disk"][3]
     assert (os.geteuid() == 0) or not groups or Path("/sys/fs/cgroup/cgroup.controllers").exists()
+
+
+def test_what_the_kernel_counts_for_a_user_is_shared_out(world: World, box: Path) -> None:
+    told = rows(world, box)["shares"]
+    names = ("user/max_inotify_instances", "user/max_inotify_watches", "kernel/shmmax", "kernel/msgmni")
+    found = world.python(
+        "tight", script(f"for n in {names!r}: found[n] = int(open('/proc/sys/' + n).read())\n")
+    )
+    inside = f"{found['user/max_inotify_watches']} inotify watches"
+    assert inside in told[2] or "inotify watches" in told[3]
+    if "System V memory" in told[2]:
+        assert found["kernel/shmmax"] == 1 << 20

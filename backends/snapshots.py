@@ -140,6 +140,13 @@ class BoxRow(NamedTuple):
     stat: DiffStat | None
     last_line: str
     unconfined: bool
+    caveat: str = ""  # less is promised than the tier says: one word, a colon, the sentence
+
+    @property
+    def marked_tier(self) -> str:
+        """The tier with the one word of what is promised less, where something is."""
+        word = "unconfined" if self.unconfined else self.caveat.partition(":")[0]
+        return f"{self.tier} ({word})" if word else self.tier
 
 
 class BoxView(NamedTuple):

@@ -109,7 +109,7 @@ class BoxTable(RowView[BoxRow]):
         if name == "repository":
             return fitted(row.repository.rsplit("/", 1)[-1] or "detached", 13, "quiet")
         if name == "tier":
-            return line((row.tier, "look strong" if row.unconfined else "accent"))
+            return line((row.tier, "look strong" if row.unconfined or row.caveat else "accent"))
         if name == "state":
             return marks.state(row)
         if name == "age":

@@ -48,9 +48,11 @@ def state(row: BoxRow) -> Line:
 
 
 def tier(row: BoxRow) -> Line:
-    """The tier; where nothing confines the box, that is said beside it."""
+    """The tier; where nothing confines the box, or less is promised than usual, that is said beside it."""
     if row.unconfined:
         return line((row.tier, "look"), (" UNCONFINED", "look strong"))
+    if row.caveat:
+        return line((row.tier, "look"), (f" {row.caveat.partition(':')[0].upper()}", "look strong"))
     return line((row.tier, "accent"))
 
 

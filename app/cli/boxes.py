@@ -81,6 +81,8 @@ def _tell(context: Context, row: BoxRow, *, ran: bool) -> None:
     context.note(f"{named}{introduced(row)}")
     if row.unconfined:
         context.note(UNCONFINED)
+    if row.caveat:
+        context.note(row.caveat)
     if not ran:
         context.note(f"next: cloche run {row.name} -- CMD, or cloche shell {row.name}")
 
@@ -112,7 +114,7 @@ def ls(context: Context, args: argparse.Namespace) -> int:
     cells = [
         (
             row.key if everywhere else row.name,
-            row.tier + (" (unconfined)" if row.unconfined else ""),
+            row.marked_tier,
             state_text(row),
             row.base[:10] + (f" +{row.drift}" if row.drift else ""),
             str(row.processes),

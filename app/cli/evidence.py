@@ -36,9 +36,10 @@ def status(context: Context, args: argparse.Namespace) -> int:
         )
         return 0
     row = found.row
+    less = "nothing confines it: its processes run as you" if row.unconfined else row.caveat
     facts = [
         ("box", row.key),
-        ("tier", row.tier + (": nothing confines it, its processes run as you" if row.unconfined else "")),
+        ("tier", f"{row.tier}, {less}" if less else row.tier),
         ("state", state_text(row)),
         ("base", f"{row.base} {row.base_ref.removeprefix('refs/heads/')}".strip()),
         ("drift", "cannot be told" if row.drift is None else f"{row.drift} commits"),

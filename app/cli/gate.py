@@ -152,13 +152,14 @@ def _plan_lines(review: ReviewView, plan: ApplyPlan) -> list[str]:
         counts = diff_size(review.snapshot.stat) + (
             f"; merged: {plan.combination}" if plan.combination else ""
         )
+    caveat = f": {visible(review.row.caveat)}" if review.row.caveat else ""
     lines = [
         f"apply box {visible(review.row.name)} to branch {visible(_short(plan.branch))} {at}",
         f"  snapshot {plan.snapshot}",
         f"  tree     {plan.tree}{' (a part of the snapshot)' if plan.partial else ''}",
         f"  parents  {' '.join(plan.parents)} ({plan.mode})",
         f"  base     {plan.base}",
-        f"  tier     {review.row.tier}{f': {UNCONFINED}' if review.row.unconfined else ''}",
+        f"  tier     {review.row.tier}{f': {UNCONFINED}' if review.row.unconfined else caveat}",
         f"  policy   {review.policy_digest}",
         f"  changes  {counts}",
     ]

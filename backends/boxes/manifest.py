@@ -48,6 +48,7 @@ class Manifest(NamedTuple):
     lower_tree: str = ""  # tree under an overlay's changes, where that is not ``base_tree``
     request: dict[str, Any] | None = None  # what was asked of the last proposal, until the next one
     pending: dict[str, Any] | None = None  # another base that is being given (backends.verbs.rebasing)
+    caveat: str = ""  # that its policy promises less than the tier: backends.policy.caveat
 
     @property
     def under(self) -> str:

@@ -153,6 +153,7 @@ def export_receipt(
         "box": {
             "key": row.key, "name": row.name, "tier": row.tier, "profile": row.profile,
             "purpose": row.purpose, "created": row.created, "confined": not row.unconfined,
+            "caveat": row.caveat,
         },
         "repository": row.repository,
         "base": {"commit": snapshot.base, "tree": snapshot.base_tree, "ref": row.base_ref},

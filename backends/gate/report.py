@@ -74,10 +74,11 @@ def _block(lines: Iterable[str]) -> str:
 
 def _head(review: ReviewView, anchor: Anchor, now: float) -> str:
     row, snapshot = review.row, review.snapshot
+    caveat = f", {row.caveat}" if row.caveat else ""
     return "# Cloche report\n\n" + fenced(
         [
             f"box           {row.name} ({row.key})",
-            f"tier          {row.tier}{', which confines nothing' if row.unconfined else ''}",
+            f"tier          {row.tier}{', which confines nothing' if row.unconfined else caveat}",
             f"purpose       {row.purpose or 'none given'}",
             f"repository    {row.repository or 'none (detached)'}",
             f"base          {snapshot.base} {row.base_ref}",

@@ -20,6 +20,7 @@ from backends.boxes.lifecycle import CREATED
 from backends.boxes.manifest import VERSION, Manifest, save, write_atomically
 from backends.boxes.place import DETACHED, key_of
 from backends.errors import Busy, Refused, UsageError
+from backends.policy.caveat import caveat
 from backends.trees import choice
 from backends.trees import source as sources
 from backends.trees.values import Source
@@ -124,6 +125,7 @@ def create(request: NewBox, cwd: Path, after: Callable[[str], None] | None = Non
                 detached=detached,
                 tree_provider=chosen.provider,
                 tree_reason=chosen.why,
+                caveat=caveat(settled.policy),
             )
             intend(paths, manifest)
             steps.done("intent")

@@ -160,6 +160,7 @@ class Lister:
             stat=self._stat(manifest, paths),
             last_line=_last_line(stat),
             unconfined=manifest.tier == "workspace",
+            caveat=manifest.caveat,
         )
 
     def _summary(self, paths: BoxPaths) -> Summary:

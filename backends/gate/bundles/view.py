@@ -115,6 +115,7 @@ def _row(receipt: dict[str, Any]) -> BoxRow:
         base=_text(base, "commit"), base_ref=_text(base, "ref"), drift=None, created=_when(box, "created"),
         purpose=_text(box, "purpose"), expires=None, needs="", processes=0, cpu=0.0, rss=0, denied=0,
         stat=None, last_line="", unconfined=not decode(bool, member(box, "confined"), "box.confined"),
+        caveat="" if member(box, "caveat") is None else _text(box, "caveat"),
     )  # fmt: skip
 
 

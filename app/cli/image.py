@@ -77,7 +77,10 @@ def rm(context: Context, args: argparse.Namespace) -> int:
     for ref in args.images:
         removed.append(context.engine.remove_image(ref))
         if not context.json:
-            context.say(visible(f"{ref} is removed ({removed[-1].digest[:_SHOWN]})"))
+            kept = " ".join(_short(name) for name in removed[-1].names)
+            still = f"; it is still {kept}" if kept else ""
+            what = "is no name of it any more" if kept else "is removed"
+            context.say(visible(f"{ref} {what} ({removed[-1].digest[:_SHOWN]}){still}"))
     if context.json:
         context.document(images=removed)
     return 0

@@ -66,7 +66,8 @@ IMAGE_VERBS: tuple[Verb, ...] = (
         "Remove images; refused while boxes need them.",
         "image:rm",
         "cloche.image-rm/1",
-        (Field("images", "list", "what was removed, each as `image` of `cloche image build`"),),
+        (Field("images", "list", "each as `image` of `cloche image build`; `names` are those it keeps"),),
         (Param(("images",), "name, or 12 or more digits of the digest", "positional", "IMAGE", many="+"),),
+        "Of an image with several names a name takes away that name alone; a digest takes the image.",
     ),
 )

@@ -276,6 +276,25 @@ def from_host(programs: Sequence[str], name: str, shell: bool = True) -> tuple[I
     return pinned(f"sha256:{ident}", podman), left
 
 
+def other_names(image: Image, ref: str) -> tuple[str, ...]:
+    """The names that an image keeps when what ``ref`` says is taken away: () where ``ref`` is no name."""
+    named = ref if ref in image.names else ""
+    if not named:
+        try:
+            named = full_name(ref)
+        except UsageError:
+            return ()
+    return tuple(name for name in image.names if name != named) if named in image.names else ()
+
+
+def untag(image: Image, keep: Sequence[str]) -> None:
+    """Take all names but ``keep`` away from an image."""
+    podman = prepare()
+    for name in image.names:
+        if name not in keep:
+            call(podman, "untag", image.hex, name, doing="taking a name away")
+
+
 def remove(image: Image) -> None:
     """Take an image with all its names out of the store. ``ClocheError`` while a container of it is there."""
     podman = prepare()

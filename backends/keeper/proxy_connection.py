@@ -19,6 +19,7 @@ from backends.egress.proxied import Way
 from backends.egress.proxyhead import ProxyHead, Target, Wrong
 from backends.egress.sniff import Sniffer
 from backends.egress.spoken import LIMIT, NEED, Bad
+from backends.keeper import relay_connection
 from backends.keeper.loop import GONE, READ
 from backends.keeper.relay_connection import Connection, gone
 from backends.keeper.relay_http import HEAD, NotPassed, Requests
@@ -46,7 +47,7 @@ _PHRASES = {
 class ProxyConnection(Connection):
     """From ``client``, accepted from a box, to what its first request asks for."""
 
-    __slots__ = ("_draining", "_head", "_proxy", "_rest", "_stage", "_still", "_target", "_way")
+    __slots__ = ("_draining", "_half", "_head", "_proxy", "_rest", "_stage", "_still", "_target", "_way")
 
     def __init__(self, proxy: Proxy, client: socket.socket) -> None:
         super().__init__(proxy, client, "", 0)
@@ -58,6 +59,7 @@ class ProxyConnection(Connection):
         self._way = Way((), False, "")
         self._draining = 0
         self._still = 0  # bytes of the answer at the last look
+        self._half = False  # the client had ended its direction then
 
     def begin(self) -> None:
         """Wait for a request head."""
@@ -188,19 +190,26 @@ class ProxyConnection(Connection):
         self._upstream = None
         self._drain_on()
 
-    def _asks_again(self) -> bool:
-        """Whether the client sent another request, which it would wait for in vain: the server let it believe
-        that the connection goes on, and is silent."""
+    def _look_at_client(self) -> None:
+        """The server is silent. A client that sent another request would wait for it in vain: the server let
+        it believe that the connection goes on. One that ended its direction waits as long as any may."""
         assert self._down is not None and isinstance(self._requests, OneRequest)
-        if self._down.moved != self._still:
-            self._still = self._down.moved
-            return False
-        if self._requests.more:
-            return True
+        moved, self._still = self._down.moved != self._still, self._down.moved
+        waited, self._half = self._half and not moved, False
         try:
-            return bool(self._client.recv(1, socket.MSG_PEEK))
+            again = self._requests.more or bool(self._client.recv(1, socket.MSG_PEEK))
+            self._half = not again
+        except BlockingIOError:
+            again = False
         except OSError:
-            return False
+            self.end(broken=True)
+            return
+        if waited and self._half:
+            self.end(broken=True)
+        elif again and not moved:
+            self._finish()
+        else:
+            self._relay.wait(self, relay_connection.HALF_PATIENCE if self._half else NEXT_PATIENCE)
 
     # ------------------------------------------------------------ the name inside a tunnel
 
@@ -327,10 +336,7 @@ class ProxyConnection(Connection):
         elif self._stage == "drain":
             self.end(broken=False)
         elif self._stage == "flow" and isinstance(self._requests, OneRequest) and self._upstream is not None:
-            if self._asks_again():
-                self._finish()
-            else:
-                self._relay.wait(self, NEXT_PATIENCE)
+            self._look_at_client()
         else:
             super().late()
 

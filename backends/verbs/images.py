@@ -48,6 +48,10 @@ def remove(ref: str) -> ImageRow:
     authority.require_outside("image rm")
     image = images.find(ref)
     row = _row(image, users())
+    kept = images.other_names(image, ref)
+    if kept:
+        images.untag(image, kept)
+        return row._replace(names=kept)
     if row.boxes:
         more = f" and {len(row.boxes) - 5} more" if len(row.boxes) > 5 else ""
         raise Busy(
@@ -57,7 +61,7 @@ def remove(ref: str) -> ImageRow:
             code="image-used",
         )
     images.remove(image)
-    return row
+    return row._replace(names=())
 
 
 def users() -> dict[str, list[str]]:

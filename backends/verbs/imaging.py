@@ -49,7 +49,10 @@ class Imaging:
         return images.take(path, name)
 
     def remove_image(self, ref: str) -> ImageRow:
-        """Remove an image with all its names. ``Busy`` while boxes need exactly it."""
+        """Remove an image, or, where ``ref`` is one of several names that it has, that name alone.
+
+        The names it keeps are those of the row. ``Busy`` while boxes need exactly it.
+        """
         from backends.verbs import images
 
         return images.remove(ref)

@@ -62,6 +62,14 @@ def test_the_same_programs_make_the_same_digest(world: World, tools: str) -> Non
     assert world.cloche("image", "rm", "turned").code == 0
 
 
+def test_one_of_several_names_is_taken_away_alone(world: World, tools: str) -> None:
+    assert made(world, "image", "build", "--from-host", "python3", "git", "--name", "again") == tools
+    done = world.cloche("image", "rm", "again")
+    assert (done.code, "it is still tools" in done.out) == (0, True)
+    assert listed(world)["localhost/tools:latest"]["names"] == ["localhost/tools:latest"]
+    assert world.cloche("image", "rm", "again").code == 3
+
+
 def test_an_image_of_the_host_holds_what_everybody_may_read_and_roots_alone(world: World, tools: str) -> None:
     found = members(world, tools)
     assert {"usr/bin/python3", "usr/bin/git", "etc/passwd", "tmp", "work"} <= set(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 import time
@@ -477,3 +478,62 @@ def test_a_guest_that_comes_by_a_unix_socket_is_served_like_any_other(tmp_path: 
             assert read_all(client).startswith(b"HTTP/1.1 403 ")
         assert len(got) == 2
         assert one.denied() == [("evil.example:443", "no rule allows it")]
+
+
+def test_a_client_that_left_a_silent_server_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxy_connection, "NEXT_PATIENCE", 0.1)
+    monkeypatch.setattr(relay_connection, "HALF_PATIENCE", 0.1)
+    with proxied(hears([])) as (one, server):
+        with one.connect() as client:
+            client.sendall(get("http://good.example/", "good.example"))
+            one.settle(lambda: one.relay.rows() != () and one.relay.rows()[0].sent > 0)
+        one.settle(lambda: one.relay.counts().open == 0)
+        server.wait()
+
+
+PARTS = [
+    b"GET http://good.example/ HTTP/1.1\r\n",
+    b"POST http://good.example/x HTTP/1.1\r\n",
+    b"GET / HTTP/1.1\r\n",
+    b"CONNECT good.example:80 HTTP/1.1\r\n",
+    b"GET http://evil.example/ HTTP/1.1\r\n",
+    b"Host: good.example\r\n",
+    b"Host: evil.example\r\n",
+    b"Content-Length: 3\r\n",
+    b"Content-Length: 0\r\n",
+    b"Connection: close\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Connection: Host\r\n",
+    *(b"X: y\r\n", b" z\r\n", b"\r\n", b"\r\n\r\n", b"abc", b"3\r\nabc\r\n", b"0\r\n\r\n"),
+    *(b"\x00", b"\n", b"\r", b"@evil.example"),
+]
+
+
+def test_whatever_is_said_a_server_hears_of_its_own_name_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests cut, doubled, mixed and spoiled at random: one seed, the same ones each time."""
+    monkeypatch.setattr(proxy_connection, "NEXT_PATIENCE", 0.1)
+    monkeypatch.setattr(relay_connection, "HALF_PATIENCE", 0.1)
+    got: list[bytes] = []
+    chance = random.Random(20)
+    heads = [PARTS[0] + PARTS[5], PARTS[1] + PARTS[5] + PARTS[7], PARTS[3] + b"\r\n" + PARTS[2] + PARTS[5]]
+    with proxied(hears(got)) as (one, server):
+        for _ in range(300):
+            data = b"".join(chance.choices(PARTS, k=chance.randrange(1, 6)))
+            if chance.random() < 0.7:
+                data = chance.choice(heads) + data
+            data += chance.choice((b"", b"\r\n\r\n", b"\r\nabc"))
+            with contextlib.suppress(ConnectionError), one.connect() as client:
+                for piece in (data[: len(data) // 2], data[len(data) // 2 :]):
+                    client.sendall(piece)
+                client.settimeout(0.02)
+                with contextlib.suppress(TimeoutError):
+                    client.recv(1 << 16)
+        one.settle(lambda: one.relay.counts().open == 0)
+        server.wait()
+        assert len(got) > 20
+        for heard in got:
+            head = heard.lower().partition(b"\r\n\r\n")[0].split(b"\r\n")
+            assert [line for line in head if line.startswith(b"host:")] in ([b"host: good.example"], []), (
+                heard
+            )
+        assert {place for place, _ in one.dialled} <= {ADDRESS}

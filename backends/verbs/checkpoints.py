@@ -38,7 +38,7 @@ def checkpoint(paths: BoxPaths) -> CheckpointRow:
     policy = canonical.decode(paths.policy.read_bytes())
     live = liveness.read(paths)
     facts: Mapping[str, object] = live.facts.get("facts") or {}
-    _require_able(paths, known, policy, facts)
+    require_able(paths, facts)
     if live.kind != "live":
         raise NoSuchBox(
             f"box {paths.name} is not live",
@@ -94,7 +94,7 @@ def restore(paths: BoxPaths) -> CheckpointRow:
     authority.require_outside("restore")
     known = manifest.load(paths)
     policy = canonical.decode(paths.policy.read_bytes())
-    _require_able(paths, known, policy, {})
+    require_able(paths, {})
     from backends.container import gvisor_checkpoint
 
     place = gvisor_checkpoint.folder(paths)
@@ -142,8 +142,10 @@ def read(paths: BoxPaths, place: Path) -> CheckpointRow:
         ) from error
 
 
-def _require_able(paths: BoxPaths, known: Manifest, policy: Policy, facts: Mapping[str, object]) -> None:
-    """``Refused`` by name for what cannot be saved with its processes."""
+def require_able(paths: BoxPaths, facts: Mapping[str, object]) -> None:
+    """``Refused`` by name for what cannot be saved with its processes. ``facts``: of its launch."""
+    known = manifest.load(paths)
+    policy = canonical.decode(paths.policy.read_bytes())
     if known.tier == "container" and policy.runtime == "gvisor":
         return
     if known.tier == "container":

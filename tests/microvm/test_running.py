@@ -120,6 +120,48 @@ def test_a_proposal_is_what_the_box_holds(world: Guests) -> None:
     assert world.left() == []
 
 
+def test_what_files_claim_is_read_as_a_claim_and_nothing_is_followed(world: Guests, box: Path) -> None:
+    assert world.run("plain", "echo ran").code == 0
+    secret = world.root / "secret"
+    secret.write_text("the host's")
+
+    def claim(name: str, mode: int, content: bytes) -> None:
+        path = box / "tree" / name
+        path.write_bytes(content)
+        os.chown(path, *(box / "tree").stat()[4:6])
+        os.setxattr(path, MODE, mode.to_bytes(4, "little"))
+
+    claim("link", stat.S_IFLNK | 0o777, os.fsencode(secret))
+    claim("runs", stat.S_IFREG | 0o755, b"#!/bin/sh\n")
+    claim("empty-link", stat.S_IFLNK | 0o777, b"")
+    claim("nul-link", stat.S_IFLNK | 0o777, b"a\0b")
+    claim("long-link", stat.S_IFLNK | 0o777, b"x" * 5000)
+    claim("device", stat.S_IFBLK | 0o666, b"")
+    claim("folder", stat.S_IFDIR | 0o755, b"")
+    claim("strange", 0o170000 | 0o777, b"")
+    claim(".gitignore", stat.S_IFLNK | 0o777, b"*")
+    os.setxattr(box / "tree" / "README.md", MODE, b"odd")
+    done = world.cloche("propose", "plain")
+    diff = world.cloche("diff", "plain").out
+    assert world.cloche("reopen", "plain").code == 0
+    assert "the host's" not in diff
+    assert f"+{secret}" in diff
+    shown = {line.split()[-1] for line in diff.splitlines() if line.startswith("+++ b/")}
+    assert {"b/link", "b/runs", "b/.gitignore"} <= shown
+    assert not {"b/empty-link", "b/nul-link", "b/long-link", "b/device", "b/folder", "b/strange"} & shown
+    said = done.out + done.err
+    for name, why in (
+        ("empty-link", "without a target"),
+        ("nul-link", "without a target"),
+        ("long-link", "without a target"),
+        ("device", "a block device"),
+        ("folder", "no file"),
+        ("strange", "no file"),
+    ):
+        assert f"{name}: it is " in said, name
+        assert why in said
+
+
 def test_git_works_inside_and_its_folder_is_not_there_outside(world: Guests, box: Path) -> None:
     assert "HEAD" in world.run("plain", "ls .git").out.split()
     assert not list((box / "tree" / ".git" / "objects").iterdir())

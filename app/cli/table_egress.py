@@ -1,4 +1,4 @@
-"""The verb about a supervised box's destinations."""
+"""The verb about the destinations of a box."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ EGRESS_VERBS: tuple[Verb, ...] = (
     Verb(
         "egress",
         "see",
-        "Show where a live supervised box may send packets: rules, pinned addresses, bytes.",
+        "Show where a live box with a list may go: rules, pinned addresses, connections, bytes.",
         "egress:main",
         "cloche.egress/1",
         (

@@ -481,3 +481,42 @@ def test_gc_takes_nothing_that_somebody_is_at(world: World) -> None:
         child.communicate(b"")
     assert world.cloche("gc").code == 0
     assert not scratch.exists()
+
+
+@pytest.mark.parametrize("kind", ["docker-archive", "oci-archive"])
+def test_a_saved_image_comes_back_with_the_same_files(world: World, tmp_path: Path, kind: str) -> None:
+    first = made(
+        world, "image", "import", str(archive(tmp_path / "a.tar", "x:1", "who\n")), "--name", "first"
+    )
+    saved = tmp_path / "saved.tar"
+    code = (
+        "import subprocess, sys; from backends.container import podman; p = podman.prepare();"
+        f"sys.exit(subprocess.call(p.outside('save', '--format', {kind!r}, '-o', {str(saved)!r}, "
+        f"'localhost/first:latest'), env=p.environment(), cwd='/'))"
+    )
+    assert support.run(["python3", "-c", code], env=world.env).code == 0
+    back = made(world, "image", "import", str(saved), "--name", "back")
+    # An OCI archive has a configuration of another form, so its digest is another; the layers are the same.
+    assert (back == first) is (kind == "docker-archive")
+    assert {name: one.size for name, one in members(world, back).items()} == {
+        name: one.size for name, one in members(world, first).items()
+    }
+    row = next(row for row in listed(world).values() if "localhost/back:latest" in row["names"])
+    assert row["source"].endswith("archive: saved.tar")
+    assert world.cloche("image", "rm", "back", "first").code == 0
+
+
+def test_images_made_at_the_same_time_are_all_there(world: World) -> None:
+    names = ["one", "two", "three"]
+    children = [
+        subprocess.Popen(
+            support.cloche_argv("image", "build", "--from-host", "busybox", "--no-shell", "--name", name),
+            env={**os.environ, **world.env},
+            stdout=subprocess.DEVNULL,
+        )
+        for name in names
+    ]
+    assert [child.wait(120) for child in children] == [0, 0, 0]
+    [row] = [row for row in listed(world).values() if "localhost/one:latest" in row["names"]]
+    assert row["names"] == sorted(f"localhost/{name}:latest" for name in names)
+    assert world.cloche("image", "rm", row["digest"]).code == 0

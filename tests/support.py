@@ -154,13 +154,6 @@ def descriptors_of(pid: int) -> int:
     return settled(lambda: len(os.listdir(f"/proc/{pid}/fd")))
 
 
-def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for the signal (proc_pid_status(5)); not while it has only begun."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    (word,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
-    return bool(int(word, 16) >> (number - 1) & 1)
-
-
 def wait_until(
     condition: Callable[[], bool], what: str, *, timeout: float = 60.0, step: float = 0.02
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import select
 import socket
 import time
@@ -32,7 +33,7 @@ class KeeperClient:
     def __init__(self, path: Path | str, timeout: float = TIMEOUT, box: str = "BOX") -> None:
         self.timeout = timeout
         self._box = box  # as the commands that an error proposes name it
-        self._number = 0
+        self._numbers = itertools.count(1)
         self._decoder = Decoder()
         self._replies: dict[int, dict[str, Any]] = {}
         self._events: deque[dict[str, Any]] = deque()
@@ -72,11 +73,9 @@ class KeeperClient:
         return {key: value for key, value in reply.items() if key not in ("id", "ok")}
 
     def send(self, op: str, fds: Sequence[int] = (), **fields: Any) -> int:
-        """Send a request without waiting for its reply."""
-        self._number += 1
-        data = protocol.encode(
-            {"v": protocol.VERSION, "id": self._number, "op": op, "fds": len(fds), **fields}
-        )
+        """Send a request without waiting for its reply. A signal's handler may do so amid another call."""
+        number = next(self._numbers)
+        data = protocol.encode({"v": protocol.VERSION, "id": number, "op": op, "fds": len(fds), **fields})
         try:
             self._sock.settimeout(self.timeout)
             sent = self._pass(data, fds)
@@ -87,7 +86,7 @@ class KeeperClient:
             if error.errno == errno.ETOOMANYREFS:
                 raise _crowded() from error
             raise _gone(error.strerror or "it hung up", self._box) from error
-        return self._number
+        return number
 
     def _pass(self, data: bytes, fds: Sequence[int]) -> int:
         """Send with descriptors. Those that wait in sockets count for the whole user, against our soft limit

@@ -31,11 +31,17 @@ class _Session:
 
     def __init__(self, keeper: KeeperClient, number: int) -> None:
         self._keeper = keeper
+        self._ended = False
         self.id = number
 
     def signal(self, number: int) -> None:
-        """Send a signal to the session's process group inside the box."""
-        self._keeper.send("signal", session=self.id, signal=number)
+        """Send a signal to the session's process group inside the box; nothing once the session ended."""
+        if not self._ended:
+            self._keeper.send("signal", session=self.id, signal=number)
+
+    def end(self) -> None:
+        """The session is over, and its connection about to close."""
+        self._ended = True
 
 
 class _Relay:
@@ -185,10 +191,18 @@ def _passed(paths: BoxPaths, env: Mapping[str, str] | None, *, pty: bool) -> dic
     return environment.wanted(policy, caller, pty=pty, confined=policy.tier != "workspace")
 
 
-def _start(keeper: KeeperClient, op: str, fds: Sequence[int], **fields: Any) -> dict[str, Any]:
+def _start(
+    keeper: KeeperClient,
+    op: str,
+    fds: Sequence[int],
+    on_request: Callable[[], None] | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
     """Ask for a session; while a snapshot keeps the box frozen, wait instead of failing."""
     until = time.monotonic() + FROZEN_LIMIT
     while True:
+        if on_request is not None:
+            on_request()
         try:
             return keeper.call(op, fds, timeout=START_LIMIT, **fields)
         except Busy as busy:
@@ -204,28 +218,34 @@ def run(
     streams: Streams,
     on_session: Callable[[SessionHandle], None] | None,
     cwd: str,
+    on_request: Callable[[], None] | None = None,
 ) -> RunResult:
     """Run a command and wait for it; see ``Engine.run``."""
     with keepers.start(paths) as keeper:
         trace.point("run: keeper")
         relay = _Relay(streams)
+        session: _Session | None = None
         try:
             reply = _start(
                 keeper,
                 "run",
                 relay.given,
+                on_request,
                 argv=list(argv),
                 env=_passed(paths, env, pty=False),
                 cwd=cwd,
             )
             trace.point("run: started")
             relay.handed_over()
+            session = _Session(keeper, reply["session"])
             if on_session is not None:
-                on_session(_Session(keeper, reply["session"]))
+                on_session(session)
             event = relay.until_exit(keeper, reply["session"])
             trace.point("run: ended")
             return _result(event)
         finally:
+            if session is not None:
+                session.end()
             relay.close()
 
 

@@ -72,7 +72,7 @@ def evidence(
 
 
 def _ran(one: SessionRow, last: float | None) -> Ran:
-    from backends.gate.evidence.commands import is_test
+    from backends.testruns import is_test
 
     seconds = None if one.ended is None else max(0.0, one.ended - one.started)
     covers = witness.covers(last, one.started, one.ended)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from backends.evidence.chain import GENESIS
 from backends.gate.evidence import locks
 from backends.gate.evidence.bulk import Attributes, bulk_of
-from backends.gate.evidence.commands import is_test
 from backends.gate.evidence.witness import covers, inner_tests, outside_of, witness
 from backends.snapshots import JournalRecord
+from backends.testruns import is_test
 
 # ----------------------------------------------------------------------------------------------- test runs
 

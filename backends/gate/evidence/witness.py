@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from backends.evidence.journal import moment
-from backends.gate.evidence.commands import is_test
 from backends.snapshots import JournalRecord
 from backends.snapshots_evidence import InnerTest, Outside
+from backends.testruns import is_test
 
 SLACK = 0.1  # seconds: the clock for files ticks in up to 10 ms, records of old keepers waited for 50 ms
 MOST_OUTSIDE = 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -289,3 +290,18 @@ async def test_a_slow_keeper_is_shown_in_its_own_pane_only(name: str) -> None:
         await stage.shows("not observed")
         stuck.set()
         await stage.until(lambda: not any(pane.trouble for pane in panes))
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning", "error::pytest.PytestUnraisableExceptionWarning")
+async def test_a_diff_that_is_replaced_before_it_was_begun_leaves_nothing() -> None:
+    async with play(frozen.FrozenEngine()) as stage:
+        changed: list[str] = []
+        for screen in stage.app._screens():
+            screen.patch_changed = lambda key, patch: changed.append(key)  # type: ignore[method-assign]
+        before = set(stage.app.workers)
+        for _ in range(3):  # none of them gets a turn before the next one comes
+            stage.app.on_diff_read(DiffRead(KEYS[0], frozen.DIFF))
+        await stage.until(lambda: changed)
+        await stage.handled(before)
+        gc.collect()
+        assert changed == [KEYS[0]]

@@ -145,11 +145,11 @@ def test_sigterm_ends_keeper_and_box_in_order(box: BoxPaths) -> None:
 def test_the_keeper_leaves_some_time_after_the_last_process(
     home: Home, monkeypatch: pytest.MonkeyPatch, box: BoxPaths
 ) -> None:
-    monkeypatch.setenv("CLOCHE_LINGER", "0.4")
+    monkeypatch.setenv("CLOCHE_LINGER", "2")
     keeper = client.start(box)
     sh(keeper, "(until [ -e /work/over ]; do sleep 0.05; done &) ; exit 0")
     owner = keeper_of(box)
-    time.sleep(0.9)
+    time.sleep(2.5)
     assert liveness.alive(owner), "a background process keeps the box alive"
     (box.tree / "over").touch()
     assert liveness.wait_gone(owner, 60)

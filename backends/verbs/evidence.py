@@ -7,7 +7,7 @@ from typing import Any
 
 from backends.boxes.layout import BoxPaths
 from backends.evidence import journal
-from backends.gate.evidence import gathering, witness
+from backends.gate.evidence import gathering, runs, witness
 from backends.gate.objects import listing
 from backends.snapshots import BoxRow, CheckRow, FileChange, SessionRow
 from backends.snapshots_evidence import ProposalEvidence, Ran
@@ -57,7 +57,7 @@ def evidence(
     last = kept.get("last")
     return ProposalEvidence(
         tuple(_ran(one, last) for one in sessions if one.started >= kept.get("since", 0.0)),
-        witness.inner_tests(kept),
+        runs.inner_tests(kept, lambda started, ended: witness.covers(last, started, ended)),
         last,
         kept.get("untimed", 0),
         witness.outside_of(kept),
@@ -68,6 +68,8 @@ def evidence(
         examined.unsearched,
         gathering.bulk_among(git, changes, base.get(b".gitattributes"), flagged),
         examined.examiner,
+        kept.get("more_runs", 0),
+        tuple(kept.get("unseen", ())),
     )
 
 

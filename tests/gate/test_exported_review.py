@@ -39,6 +39,8 @@ from backends.snapshots_bundle import ONLY_NOW, BundleView
 from backends.snapshots_evidence import (
     Bulk,
     Dependency,
+    InnerEnd,
+    InnerRun,
     InnerTest,
     LockFile,
     Outside,
@@ -86,11 +88,16 @@ def told(world: World, tree: str) -> ReviewView:
         4.0, True,
     )  # fmt: skip
     evidence = ProposalEvidence(
-        (Ran(1, (ESCAPE,), True, 0, 1.5, "after"),), (InnerTest((ESCAPE,), 2),), 9.0, 1,
+        (Ran(1, (ESCAPE,), True, 0, 1.5, "after"),), (
+            InnerTest(
+                (ESCAPE,), 2, (InnerEnd(0, "", "", 1), InnerEnd(None, "", ESCAPE, 1)),
+                InnerRun(137, "SIGKILL", "", 1.0, "after", (ESCAPE,)),
+            ),
+        ), 9.0, 1,
         (Outside(path, 3.0, False),), 4, None,
         (LockFile(path, 1, 0, 0, 0, (Dependency(ESCAPE, "added", "", "1"),), ""),),
         (Secret(path, 3, ESCAPE, ESCAPE, True),), ((path, ESCAPE),), (Bulk(path, "generated", ESCAPE),),
-        ESCAPE,
+        ESCAPE, 5, (ESCAPE,),
     )  # fmt: skip
     comment = ReviewComment(1, path, "k", "new", 1, ESCAPE, ESCAPE, ESCAPE, 5.0)
     progress = ReviewProgress(

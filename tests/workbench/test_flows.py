@@ -227,7 +227,7 @@ async def test_a_flood_in_one_box_leaves_keys_and_other_boxes_alive(
                 slowest = max(slowest, time.monotonic() - start)
                 pane = next(pane for pane in stage.app.screen.query(BoxPane) if pane.row.name == "calm")
                 seen.add(pane.row.last_line)
-            assert slowest < 10  # answered, however busy the host; how fast is for the bench
+            assert slowest < 30  # answered, however busy the host; how fast is for the bench
             assert len(seen) >= 5, seen
             view = next(pane for pane in stage.app.screen.query(BoxPane) if pane.row.name == "flood").view
             assert view is not None

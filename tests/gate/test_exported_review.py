@@ -432,6 +432,32 @@ def test_a_single_file_is_reviewed_as_the_folder_is(world: World, tmp_path: Path
 # ---------------------------------------------------------------------------------------------------- series
 
 
+def test_what_only_mails_hold_is_told_where_the_receipt_says_nothing_of_it(
+    world: World, tmp_path: Path
+) -> None:
+    agent = Agent(world)
+    agent.commit(b"one\n", {b"a": b"a\n", b"k": b"secret\n"})
+    agent.commit(b"same\n", {b"k": b"other\n"})
+    agent.commit(b"back\n", {b"k": b"secret\n"})
+    (agent.place / "k").unlink()
+    agent.commit(b"two\xe2\x80\xae\n", {b"b": b"b\n"})
+    world.git("fetch", "-q", str(agent.place), "HEAD")
+    out = tmp_path / "out"
+    tree = world.git("rev-parse", "FETCH_HEAD^{tree}")
+    export(world.paths, world.review(tree), out, series=agent.series())
+    found = review(out, world.source)
+    assert verdicts(found)["series"] == "ok"
+    rows = [(one.row.verdict, one.row.reason, one.when) for one in found.judged if one.row.id == "commits"]
+    assert rows == [
+        (
+            "warn",
+            "2 versions of files are in the mails and not in the proposal: k in mail 1, k in mail 2",
+            "only now",
+        ),
+        ("warn", "mail 4: its message or who made it holds U+202E RIGHT-TO-LEFT OVERRIDE", "only now"),
+    ]
+
+
 def test_mails_that_do_not_make_what_the_patch_makes_fail(world: World, tmp_path: Path) -> None:
     agent = Agent(world)
     agent.commit(b"one\n", {b"a": b"a\n"})

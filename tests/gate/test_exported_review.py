@@ -259,7 +259,11 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_a_receipt_with_anything_in_any_place_is_read_or_a_misfit(bundle: Path, data: st.DataObject) -> None:
     receipt = json.loads((bundle / "receipt.json").read_bytes())
     patch = (bundle / "patch.diff").read_bytes()

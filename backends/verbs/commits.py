@@ -17,7 +17,7 @@ from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import IDLE, RUNNING
 from backends.boxes.manifest import Manifest, load
-from backends.errors import ClocheError, Refused, UsageError
+from backends.errors import Busy, ClocheError, NoSuchBox, Refused, UsageError
 from backends.gate.commits.values import MOST_BYTES, Commit, Unfit
 from backends.snapshots import BoxCommit, BoxCommits, CheckRow
 from backends.trees import quarantine
@@ -131,13 +131,18 @@ def _still(paths: BoxPaths) -> bool:
     if liveness.read(paths).kind != "live":
         return True
     from backends.keeper import client
+    from backends.verbs.passage import went
 
-    with client.connect(paths) as keeper:
-        until = time.monotonic() + LAST_BREATH
-        while keeper.call("stat").get("processes", 0):
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.02)
+    try:
+        with client.connect(paths) as keeper:
+            until = time.monotonic() + LAST_BREATH
+            while keeper.call("stat").get("processes", 0):
+                if time.monotonic() > until:
+                    return False
+                time.sleep(0.02)
+    except (NoSuchBox, Busy) as error:
+        if not went(paths, error):
+            raise
     return True
 
 

@@ -68,11 +68,12 @@ def _index(root: Path, old: bytes) -> bytes:
     return bytes(new) + hashlib.sha1(new, usedforsecurity=False).digest()
 
 
-def loose(objects: Path, kind: str, content: bytes) -> str:
-    """Write one object below a folder of objects, whatever it says; its id (gitformat-loose(5))."""
+def loose(git_dir: Path, kind: str, content: bytes) -> str:
+    """Write one object of a repository, whatever it says; its id (gitformat-loose(5))."""
     whole = b"%s %d\0%s" % (kind.encode(), len(content), content)
-    oid = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
-    path = objects / oid[:2] / oid[2:]
+    other = b"objectformat = sha256" in (git_dir / "config").read_bytes().lower()
+    oid = hashlib.new("sha256" if other else "sha1", whole, usedforsecurity=False).hexdigest()
+    path = git_dir / "objects" / oid[:2] / oid[2:]
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(zlib.compress(whole, 1))

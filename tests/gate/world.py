@@ -74,7 +74,7 @@ class World:
 
     def _tree(self, lines: list[bytes]) -> str:
         lines.sort(key=lambda line: line.split(b" ", 1)[1].split(b"\0")[0] + b"/" * line.startswith(b"40000"))
-        return repositories.loose(self.quarantine.objects, "tree", b"".join(lines))
+        return repositories.loose(self.quarantine.git_dir, "tree", b"".join(lines))
 
     def without(self, *names: bytes) -> str:
         """The base's tree without some top entries."""
@@ -126,7 +126,7 @@ class World:
 
 
 def blob(git: Git, content: bytes) -> str:
-    return repositories.loose(git.objects, "blob", content)
+    return repositories.loose(git.git_dir, "blob", content)
 
 
 def refused(rows: tuple[CheckRow, ...]) -> set[tuple[str, bytes | None]]:

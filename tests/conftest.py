@@ -15,8 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
+from backends.host import reporting
 from backends.keeper import start
 from backends.kernel import cgroups
+from backends.snapshots_host import HostReport
 from backends.verbs import asking
 from tests import support
 
@@ -239,6 +241,32 @@ def remove(root: Path) -> None:
                 if not os.path.islink(path):
                     os.chmod(path, 0o700)
     shutil.rmtree(root)
+
+
+@pytest.fixture(scope="session")
+def answer() -> Iterator[tuple[HostReport, Path]]:
+    """What one real probe of this host reports, and the file that it was kept in."""
+    root = Path(tempfile.mkdtemp(prefix="cl-", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("STATE", "CACHE", "CONFIG", "RUNTIME"):
+            folder = root / name.lower()
+            folder.mkdir(mode=0o700)
+            patch.setenv("XDG_RUNTIME_DIR" if name == "RUNTIME" else f"XDG_{name}_HOME", str(folder))
+        patch.delenv("CLOCHE_INJECT", raising=False)
+        report = reporting.report(fresh=True)
+        left = os.listdir(root / "runtime" / "cloche")
+    yield report, root / "state" / "cloche" / "host.json"
+    shutil.rmtree(root)
+    assert left == [], "a probe leaves nothing in the folder of sockets"
+
+
+@pytest.fixture
+def kept(answer: tuple[HostReport, Path]) -> Path:
+    """The kept answer, where this test's Cloche finds it: it need not be found again for every workbench."""
+    own = Path(os.environ["XDG_STATE_HOME"]) / "cloche" / "host.json"
+    own.parent.mkdir(mode=0o700, exist_ok=True)
+    shutil.copyfile(answer[1], own)
+    return own
 
 
 @pytest.fixture

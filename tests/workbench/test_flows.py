@@ -25,7 +25,7 @@ from widgets.pane import BoxPane
 from widgets.process_tree import ProcessTree
 from widgets.terminal import TerminalView
 
-pytestmark = [pytest.mark.flow, pytest.mark.real]
+pytestmark = [pytest.mark.flow, pytest.mark.real, pytest.mark.usefixtures("kept")]
 
 
 @contextmanager

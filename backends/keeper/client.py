@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from backends.boxes import store
 from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, NoSuchBox, from_dict
 from backends.keeper import address, protocol
@@ -20,7 +21,8 @@ from backends.keeper import start as starting
 from backends.keeper.protocol import Decoder, ProtocolError
 
 TIMEOUT = 10.0  # seconds for one reply
-RACE_PATIENCE = 5.0  # seconds for another starter's keeper to become ready
+RACE_PATIENCE = 5.0  # seconds for whoever else holds the box
+LAUNCH_PATIENCE = 30.0  # the same, where it is another starter's keeper, which is not ready yet
 
 
 class KeeperClient:
@@ -197,7 +199,7 @@ def connect(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
 
 def start(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
     """Connect to the box's keeper, starting it where none lives. Raises what kept the box from starting."""
-    until = time.monotonic() + RACE_PATIENCE
+    began = time.monotonic()
     while True:
         try:
             return connect(paths, timeout)
@@ -208,6 +210,7 @@ def start(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
             starting.launch(paths)
         except Busy as busy:
             # Somebody else starts it, or the keeper before is just leaving: its lock says so.
-            if busy.code != "locked" or time.monotonic() > until:
+            patience = LAUNCH_PATIENCE if store.verb_of(paths) == "keeper" else RACE_PATIENCE
+            if busy.code != "locked" or time.monotonic() > began + patience:
                 raise
             time.sleep(0.02)

@@ -7,7 +7,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from backends import trace
 from backends.boxes import liveness
@@ -20,9 +20,11 @@ from backends.policy import canonical
 from backends.values import ProcessId
 from backends.verbs.values import RunResult, SessionHandle, Streams, Terminal
 
+Value = TypeVar("Value")
 BLOCK = 65536
 START_LIMIT = 30.0  # seconds from the request to the command's start
 STOP_LIMIT = 5.0  # seconds that a keeper gets to end its box before it is taken to hang
+ENDING_LIMIT = 20.0  # seconds that a start waits for a keeper that is ending its box
 FROZEN_LIMIT = 60.0  # seconds that a start waits for a snapshot of the box to be taken
 
 
@@ -211,6 +213,20 @@ def _start(
             time.sleep(0.02)
 
 
+def _of_the_next(paths: BoxPaths, act: Callable[[], Value]) -> Value:
+    """``act`` of a keeper that was just leaving when it was turned to, as of the one that follows it."""
+    from backends.verbs import passage
+
+    until = time.monotonic() + ENDING_LIMIT
+    while True:
+        try:
+            return act()
+        except Busy as busy:
+            if busy.code != "stopping" or time.monotonic() > until:
+                raise
+            passage.wait_for_end(paths)
+
+
 def run(
     paths: BoxPaths,
     argv: Sequence[str],
@@ -221,6 +237,18 @@ def run(
     on_request: Callable[[], None] | None = None,
 ) -> RunResult:
     """Run a command and wait for it; see ``Engine.run``."""
+    return _of_the_next(paths, lambda: _run(paths, argv, env, streams, on_session, cwd, on_request))
+
+
+def _run(
+    paths: BoxPaths,
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    streams: Streams,
+    on_session: Callable[[SessionHandle], None] | None,
+    cwd: str,
+    on_request: Callable[[], None] | None,
+) -> RunResult:
     with keepers.start(paths) as keeper:
         trace.point("run: keeper")
         relay = _Relay(streams)
@@ -268,6 +296,12 @@ def shell(
     paths: BoxPaths, argv: Sequence[str], rows: int, cols: int, env: Mapping[str, str] | None
 ) -> Terminal:
     """Open a session on a terminal of its own; see ``Engine.open_shell``."""
+    return _of_the_next(paths, lambda: _shell(paths, argv, rows, cols, env))
+
+
+def _shell(
+    paths: BoxPaths, argv: Sequence[str], rows: int, cols: int, env: Mapping[str, str] | None
+) -> Terminal:
     keeper = keepers.start(paths)
     try:
         passed = _passed(paths, env, pty=True)

@@ -18,7 +18,7 @@ from backends.engine import Engine, NewBox, Streams
 from backends.errors import Busy, NoSuchBox
 from backends.keeper import client
 from backends.keeper.client import KeeperClient
-from backends.verbs import commits, passage
+from backends.verbs import commits, passage, sessions
 from tests import support
 
 NULL = os.open(os.devnull, os.O_RDWR)
@@ -137,3 +137,44 @@ def test_another_verb_that_holds_a_box_is_not_waited_for(engine: Engine) -> None
     engine.stop("b")
     with passage.holding(engine.find("b"), "export"), pytest.raises(Busy, match="export"):
         engine.propose("b")
+
+
+@pytest.mark.parametrize("op", ["run", "shell"])
+def test_a_command_that_comes_while_one_leaves_gets_the_next(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, op: str
+) -> None:
+    call = KeeperClient.call
+    first = liveness.read(engine.find("b")).keeper
+
+    def late(self: KeeperClient, asked: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        if asked == op:
+            monkeypatch.setattr(KeeperClient, "call", call)
+            leaves(engine)
+            raise Busy("the box is ending", "somebody stopped it", "start it again", code="stopping")
+        return call(self, asked, *rest, **more)
+
+    monkeypatch.setattr(KeeperClient, "call", late)
+    if op == "run":
+        assert engine.run("b", ["sh", "-c", "exit 7"], streams=QUIET).exit == 7
+    else:
+        terminal = engine.open_shell("b", ["sh", "-c", "exit 7"])
+        try:
+            while terminal.read():
+                continue
+            assert terminal.wait().exit == 7
+        finally:
+            terminal.close()
+    assert liveness.read(engine.find("b")).keeper not in (None, first)
+
+
+def test_one_that_does_not_leave_is_told(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ending(self: KeeperClient, *_: Any, **__: Any) -> dict[str, Any]:
+        raise Busy("the box is ending", "somebody stopped it", "start it again", code="stopping")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KeeperClient, "call", ending)
+        patch.setattr(sessions, "ENDING_LIMIT", 0.0)
+        patch.setattr(passage, "LEAVING", 0.1)
+        with pytest.raises(Busy) as caught:
+            engine.run("b", ["true"], streams=QUIET)
+    assert caught.value.code == "stopping"

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.boundary
 
 HOST_SECRET = b"HOST-SECRET-4d1f"
 RENAME_EXCHANGE = 2
+# The reader is confined alike whoever runs it; the second run has to see it race, not to count as high again.
+SNAPSHOTS = 150 if os.geteuid() == 0 else 50
 
 # Swaps pairs of names as fast as it can until its input ends: renameat2(2) with RENAME_EXCHANGE.
 RACER = """
@@ -79,7 +81,7 @@ def test_nested_repositories_run_nothing_on_the_host(tmp_path: Path, make_box: M
 
 
 def test_swapped_names_leak_nothing_and_hang_nothing(box: Box, tmp_path: Path) -> None:
-    """S2: files, links to host files, pipes and folders trade places while 150 snapshots are taken."""
+    """S2: files, links to host files, pipes and folders trade places while snapshots are taken."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(HOST_SECRET)

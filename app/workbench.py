@@ -36,6 +36,7 @@ from app.screens.review import ReviewScreen
 from app.screens.tier_text import host_truth
 from app.screens.too_small import TooSmallScreen, too_small
 from app.workers import departure
+from app.workers.beside import beside
 from app.workers.calls import call
 from app.workers.publisher import BoxesFailed, BoxesRead, BoxFailed, BoxRead, DiffRead, Publisher
 from backends.boxes.layout import state_dir
@@ -116,8 +117,8 @@ class Workbench(App[int], inherit_bindings=False):
             departure.on_signals(self.leave)
         # What is here by now stays until the end: keys would wait 50 ms whenever all of it is looked through.
         self.call_after_refresh(gc.freeze)
-        self.run_worker(self._locate(), exit_on_error=False)
-        self.run_worker(self._probe(), exit_on_error=False)
+        beside(self, self._locate)
+        beside(self, self._probe)
         self.publisher.start()
 
     def on_unmount(self) -> None:
@@ -193,7 +194,7 @@ class Workbench(App[int], inherit_bindings=False):
             screen.box_failed(event.key, event.why)
 
     def on_diff_read(self, event: DiffRead) -> None:
-        self.run_worker(self._index(event), exit_on_error=False, group=f"index {event.key}", exclusive=True)
+        beside(self, partial(self._index, event), group=f"index {event.key}", exclusive=True)
 
     async def _index(self, event: DiffRead) -> None:
         paths = tuple(change.path for change in event.diff.changes)
@@ -218,7 +219,7 @@ class Workbench(App[int], inherit_bindings=False):
     def look(self, row: BoxRow) -> None:
         """The person has this box in front of them: what was refused so far is no longer new."""
         if self.looked.look(row) and row.denied:
-            self.run_worker(self._keep_looks(), exit_on_error=False, group="looked", exclusive=True)
+            beside(self, self._keep_looks, group="looked", exclusive=True)
 
     async def _keep_looks(self) -> None:
         text = self.looked.text()

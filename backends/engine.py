@@ -241,16 +241,19 @@ class Engine(Explains, Gates, Doctors, Imaging, Checkpointing):
         streams: Streams = Streams(),  # noqa: B008 (a frozen value)
         on_session: Callable[[SessionHandle], None] | None = None,
         cwd: str = "",
+        on_request: Callable[[], None] | None = None,
     ) -> RunResult:
         """Run a command in the box, starting its keeper when needed, and wait for it.
 
         ``env`` is the caller's environment (default: this process's); the policy's pass-list decides what of
-        it arrives. ``cwd`` is relative to the tree. The command goes on if the caller dies.
+        it arrives. ``cwd`` is relative to the tree. The command goes on if the caller dies. It may
+        have begun as soon as ``on_request`` was called, and has when ``on_session`` is. While the box is
+        frozen it is asked again, and ``on_request`` called again; what that raises, the caller gets.
         """
         from backends.verbs import sessions
 
         try:
-            return sessions.run(self.find(ref), list(argv), env, streams, on_session, cwd)
+            return sessions.run(self.find(ref), list(argv), env, streams, on_session, cwd, on_request)
         finally:
             self._acted()
 

@@ -285,6 +285,7 @@ class ExportOutcome(NamedTuple):
     out: str  # the folder, absolute
     files: tuple[str, ...]  # names in it
     snapshot: SnapshotInfo
+    warnings: tuple[CheckRow, ...] = ()  # of mails, for what no review showed
 
 
 class ApplyOutcome(NamedTuple):

@@ -19,11 +19,33 @@ class Ran(NamedTuple):
     covers: str  # after, during, before: when it ran, by the last change of what is proposed; "" unknown
 
 
+class InnerEnd(NamedTuple):
+    """A way in which runs of one command ended, and how many did."""
+
+    exit: int | None  # as a shell tells it, 128 + the signal; None: not known
+    signal: str  # SIGKILL and the like, "" without
+    why: str  # why it is not known
+    times: int
+
+
+class InnerRun(NamedTuple):
+    """The run of one command that began last."""
+
+    exit: int | None
+    signal: str
+    why: str
+    seconds: float | None
+    covers: str  # as of Ran
+    ran: tuple[str, ...] = ()  # another program that the process ran in the end, whose end it is
+
+
 class InnerTest(NamedTuple):
-    """A test command that a process of the box started by itself; how it ended is not recorded."""
+    """A test command that processes of the box started themselves."""
 
     argv: tuple[str, ...]  # redacted
-    times: int
+    times: int  # processes
+    ends: tuple[InnerEnd, ...] = ()
+    last: InnerRun | None = None
 
 
 class Outside(NamedTuple):
@@ -88,3 +110,5 @@ class ProposalEvidence(NamedTuple):
     unsearched: tuple[tuple[bytes, str], ...]  # files that were not searched for secrets, with the reason
     bulk: tuple[Bulk, ...]
     examiner: str = ""  # what bound the process that read lock files and searched; "" when none was needed
+    more_inner: int = 0  # runs of test commands beyond those of ``inner``
+    unseen: tuple[str, ...] = ()  # why processes of the box can have run tests that are not known

@@ -164,7 +164,7 @@ ROWS = (
         unit="MiB",
         aim=20,
     ),
-    Row(HELD_ALL, REVIEW, "the same after a range over all lines and a search", unit="MiB"),
+    Row(HELD_ALL, REVIEW, "the same after a range over all lines and a search", unit="MiB", aim=20),
     Row(GIT_DIFF, REVIEW, "`git diff`, the whole command, its output thrown away"),
     Row(DELTA, REVIEW, "`delta` given that patch, its output thrown away", GIT_DIFF),
     Row(DIRECT, RELAY, "bytes a second between two processes over loopback", unit="MB/s"),

@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
+from backends.host import reporting
+from backends.keeper import start
 from backends.kernel import cgroups
+from backends.snapshots_host import HostReport
 from backends.verbs import asking
 from tests import support
 
@@ -23,8 +26,10 @@ NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
 REAL_ROOMS = {"boundary", "boxes", "cli", "demo", "doctor", "host", "keeper", "kernel", "trees"}
 # What depends on no privilege of who runs it: once is enough.
 ANYBODYS = {
+    "cli/test_terminal",
     "test_acknowledging",
     "test_allow",
+    "test_apart",
     "test_bundle",
     "test_bundles",
     "test_collecting",
@@ -34,13 +39,17 @@ ANYBODYS = {
     "test_egress_parts",
     "test_evidence",
     "test_explained",
+    "test_flood",
+    "test_host_git",
     "test_host_parts",
     "test_ignore",
     "test_json",
     "test_lifecycle",
+    "test_listing",
     "test_loop",
     "test_matrix",
     "test_names",
+    "test_newcomer",
     "test_next_steps",
     "test_outputfilter",
     "test_parts",
@@ -51,7 +60,9 @@ ANYBODYS = {
     "test_relay_names",
     "test_relay_net",
     "test_relay_tls",
+    "test_relocation",
     "test_resolver",
+    "test_resolver_clients",
     "test_resolver_lookup",
     "test_resolver_messages",
     "test_resolver_tcp",
@@ -59,11 +70,15 @@ ANYBODYS = {
     "test_sample",
     "test_seccomp",
     "test_store",
+    "test_usage",
     "test_uses",
     "test_warnings_of_results",
 }
 # Of the workbench, what drives it against real boxes from beginning to end.
-WORKBENCH = {"test_flows", "test_tmux"}
+WORKBENCH = {"test_flows"}
+# Rooms whose tests are about boxes and not about how a keeper starts, and what of them is about that still.
+WARM_ROOMS = {"boxes", "cli", "demo", "doctor", "gate", "review", "trees", "workbench"}
+COLD = {"test_first_command", "test_slice"}
 # What the caller's shell, or a test runner without a terminal, would decide for the commands under test.
 INHERITED = ("NO_COLOR", "COLUMNS", "LINES", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # A role that this run does not have is met by the other run of `make test`, which has it.
@@ -94,14 +109,27 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what runs again as an unprivileged user: the rooms that meet the real kernel, and every attack."""
-    tests = support.ROOT / "tests"
     for item in items:
-        if not item.path.is_relative_to(tests) or item.path.stem in ANYBODYS:
+        room = room_of(item)
+        if not room or {item.path.stem, f"{room}/{item.path.stem}"} & ANYBODYS:
             continue
-        room = item.path.relative_to(tests).parts[0]
         flows = room == "workbench" and item.path.stem in WORKBENCH
-        if room in REAL_ROOMS or flows or item.get_closest_marker("boundary"):
+        attack = item.get_closest_marker("boundary") is not None
+        if attack or (room in REAL_ROOMS and not is_plain_twin(item)) or flows:
             item.add_marker("again")
+
+
+def is_plain_twin(item: pytest.Item) -> bool:
+    """Whether a test is, of two for the providers of a tree, the one with a checkout: a folder of plain files
+    is the same to anybody, while who mounts an overlay decides how."""
+    spec = getattr(item, "callspec", None)
+    return spec is not None and spec.params.get("provider", spec.params.get("repo")) == "checkout"
+
+
+def room_of(item: pytest.Item) -> str:
+    """The folder of ``tests`` that a test lies in; empty for a test of elsewhere."""
+    tests = support.ROOT / "tests"
+    return item.path.relative_to(tests).parts[0] if item.path.is_relative_to(tests) else ""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -116,8 +144,36 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
+@pytest.fixture(scope="session")
+def ready() -> Iterator[Path]:
+    """Where a zygote of this worker listens: loading one anew was a third of what starting a box cost."""
+    root = Path(tempfile.mkdtemp(prefix="cl-z-", dir="/tmp"))
+    yield root
+    shutil.rmtree(root)  # by which it ends
+
+
+def nobodys() -> bool:
+    """Whether the zygote is no child of ours any more."""
+    start._collect()
+    return not start._started
+
+
+def share_zygote(ready: Path, runtime: Path) -> None:
+    """Let a test find the zygote of ``ready`` in a folder of its own, by links to its socket and lock. A test
+    of other surroundings starts another, and one whose zygote has ended a new one, as the product does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_RUNTIME_DIR", str(ready))
+        found = start.warm()
+        support.wait_until(nobodys, "what started the zygote has ended")
+    if found is not None:
+        own = runtime / "cloche"
+        own.mkdir(mode=0o700)
+        for path in (found, found.with_suffix(".lock")):
+            os.link(path, own / path.name)
+
+
 @pytest.fixture(autouse=True)
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+def home(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     """Own XDG folders and HOME; afterwards whatever still lives in them is ended and noted as a leftover."""
     root = Path(tempfile.mkdtemp(prefix="cl-", dir="/tmp"))
     made = Home(root, root / "s", root / "c", root / "k", root / "r", root / "h")
@@ -133,6 +189,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
     monkeypatch.setattr(asking, "LIMIT", 5.0)  # a keeper beside other tests is not slow
     for name in INHERITED:
         monkeypatch.delenv(name, raising=False)
+    if room_of(request.node) in WARM_ROOMS and request.node.path.stem not in COLD:
+        share_zygote(request.getfixturevalue("ready"), made.runtime)
     yield made
     left = end_boxes(made.state)
     support.wait_until(lambda: not probing(made.runtime), "probes of a host that were begun have ended")
@@ -196,6 +254,33 @@ def _empty_store(store: Path) -> None:
         subprocess.run([*podman.launcher(), "/bin/rm", "-rf", str(store)], check=True)
 
 
+@pytest.fixture(scope="session")
+def answer() -> Iterator[tuple[HostReport, Path]]:
+    """What one real probe of this host reports, and the file that it was kept in."""
+    root = Path(tempfile.mkdtemp(prefix="cl-", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("STATE", "CACHE", "CONFIG", "RUNTIME"):
+            folder = root / name.lower()
+            folder.mkdir(mode=0o700)
+            patch.setenv("XDG_RUNTIME_DIR" if name == "RUNTIME" else f"XDG_{name}_HOME", str(folder))
+        patch.delenv("CLOCHE_INJECT", raising=False)
+        report = reporting.report(fresh=True)
+        left = [one for one in os.listdir(root / "runtime" / "cloche") if not one.startswith("podman-")]
+    yield report, root / "state" / "cloche" / "host.json"
+    _empty_store(root / "state" / "cloche" / ".podman")
+    shutil.rmtree(root)
+    assert left == [], "a probe leaves nothing in the folder of sockets"
+
+
+@pytest.fixture
+def kept(answer: tuple[HostReport, Path]) -> Path:
+    """The kept answer, where this test's Cloche finds it: it need not be found again for every workbench."""
+    own = Path(os.environ["XDG_STATE_HOME"]) / "cloche" / "host.json"
+    own.parent.mkdir(mode=0o700, exist_ok=True)
+    shutil.copyfile(answer[1], own)
+    return own
+
+
 @pytest.fixture
 def tmp_path(home: Home) -> Path:
     """pytest's folder of that name, but short enough for the path of a socket."""
@@ -239,10 +324,16 @@ def project_refs() -> list[str]:
 
 
 def end_killed_probes() -> None:
-    """Take away the groups of probes whose workbench a test killed: a later box would, after ten minutes."""
+    """Take away the groups of probes whose workbench a test killed: a later box would, after ten minutes.
+
+    Those of a process that lives are another run's, and may be about to be entered.
+    """
     for path in box_groups() - _groups_before:
-        if Path(path).name.startswith("cloche-probe-"):
-            cgroups.remove((path,))
+        name = Path(path).name
+        if name.startswith("cloche-probe-"):
+            pid, start = map(int, name.split("-")[2:4])
+            if not support.is_alive({"pid": pid, "start": start}):
+                cgroups.remove((path,))
 
 
 def box_groups() -> set[str]:
@@ -257,6 +348,23 @@ def box_groups() -> set[str]:
             except OSError:
                 continue  # removed while we looked
     return found
+
+
+def lasting_groups() -> set[str]:
+    """Control groups since the beginning that stay without a process.
+
+    Beside another run's boxes there is always one that is about to be entered, or that was just left; but
+    never the same one for long.
+    """
+    left = box_groups() - _groups_before
+
+    def none() -> bool:
+        left.intersection_update(box_groups())
+        return not left
+
+    with contextlib.suppress(AssertionError):
+        support.wait_until(none, "no control group is left", timeout=40)
+    return left
 
 
 _groups_before: set[str] = set()
@@ -278,10 +386,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     left = [f"ref {name} in the project's own repository" for name in project_refs()]
     end_killed_probes()
-    try:
-        support.wait_until(lambda: not box_groups() - _groups_before, "no control group is left", timeout=40)
-    except AssertionError:
-        left += [f"control group {path}" for path in sorted(box_groups() - _groups_before)]
+    left += [f"control group {path}" for path in sorted(lasting_groups())]
     if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         print("\nleft behind: " + ", ".join(left))

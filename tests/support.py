@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from tests import repositories
+
 ROOT = Path(__file__).resolve().parent.parent
 
 GIT_ENV = {
@@ -95,14 +97,24 @@ def write_files(root: Path, files: Mapping[str, bytes]) -> None:
 
 def make_repo(path: Path, files: Mapping[str, bytes] | None = None) -> Path:
     """A repository on branch ``main`` with one commit of ``files``."""
+    wanted = SMALL_FILES if files is None else files
+    key = tuple(sorted(wanted.items()))
+    if (kept := _made.get(key)) is not None:
+        repositories.write(path, kept)
+        return path
     path.mkdir(parents=True)
     git(path, "init", "-q", "-b", "main")
     git(path, "config", "user.name", "Test")
     git(path, "config", "user.email", "test@example.invalid")
-    write_files(path, SMALL_FILES if files is None else files)
+    write_files(path, wanted)
     git(path, "add", "-A")
     git(path, "commit", "-q", "-m", "first")
+    if sum(map(len, wanted.values())) < 1 << 16 and len(_made) < 256:
+        _made[key] = repositories.read(path)
     return path
+
+
+_made: dict[tuple[tuple[str, bytes], ...], repositories.Copy] = {}
 
 
 def make_big_repo(path: Path, count: int) -> Path:
@@ -152,13 +164,6 @@ def settled(look: Callable[[], Value], seconds: float = 0.5) -> Value:
 def descriptors_of(pid: int) -> int:
     """How many descriptors a process has open, once that stays the same."""
     return settled(lambda: len(os.listdir(f"/proc/{pid}/fd")))
-
-
-def catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for the signal (proc_pid_status(5)); not while it has only begun."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    (word,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
-    return bool(int(word, 16) >> (number - 1) & 1)
 
 
 def wait_until(

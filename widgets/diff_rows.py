@@ -276,10 +276,7 @@ class DiffRows(LineView):
         selection = self.selection
         if selection is not self._covers[0]:
             several = selection.unit != units.LINE or self._anchor is not None
-            rows: Container[int] = selection.rows
-            if not isinstance(rows, range):
-                rows = frozenset(selection.rows)
-            self._covers = (selection, rows if several else ())
+            self._covers = (selection, selection.rows if several else ())
         return self._covers[1]
 
     def _sign(self, row: int) -> tuple[str, str]:

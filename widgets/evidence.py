@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from backends.snapshots import NOT_RUN, ReviewView, SessionRow
-from backends.snapshots_evidence import LockFile, ProposalEvidence, Ran
+from backends.snapshots_evidence import InnerEnd, InnerTest, LockFile, ProposalEvidence, Ran
 from widgets import units
 from widgets.ink import Line, line
 from widgets.tally import tally_rows
@@ -79,6 +79,25 @@ def _argv(argv: Iterable[str]) -> Line:
     return runs(" ".join(argv)[:200])
 
 
+def _inner(one: InnerTest) -> Line:
+    """A test command that processes of the box started: how often, and how each ended."""
+    text = line(*_argv(one.argv), (f"  ×{one.times} inside", "idle"))
+    for end in one.ends or (InnerEnd(None, "", "it was not recorded", one.times),):
+        count = "" if one.times == 1 else f"{end.times} "
+        known = end.exit is not None
+        said = (end.signal or f"exit {end.exit}") if known else "end not recorded: "
+        ink = "quiet" if end.exit == 0 else "look" if known else "idle"
+        text = line(*text, (f"  {count}", "quiet"), *runs(said, ink), *runs(end.why, "idle"))
+    last = one.last
+    if last is None:
+        return text
+    if len(one.ends) > 1 and last.exit is not None:
+        text = line(*text, ("  last ", "quiet"), *runs(last.signal or f"exit {last.exit}", "quiet"))
+    took = "" if last.seconds is None else f"  {units.span(last.seconds)}"
+    became = (("  of what it became: ", "look"), *_argv(last.ran)) if last.ran else ()
+    return line(*text, (took, "quiet"), _COVERS.get(last.covers, ""), *became)
+
+
 _COVERS = {
     "after": ("  after the last change", "live"),
     "during": ("  while files changed", "look"),
@@ -96,8 +115,11 @@ def _tests(found: ProposalEvidence | None, review: ReviewView) -> Part:
             rows.append(Item(line(("none began after the last change", "look"))))
         if found.untimed:
             rows.append(Item(line((f"{found.untimed} removals or links have no time", "idle"))))
-    for inner in found.inner if found is not None else ():
-        rows.append(Item(line(*_argv(inner.argv), (f"  ×{inner.times} inside, ends not recorded", "idle"))))
+    if found is not None:
+        rows += [Item(_inner(one)) for one in found.inner]
+        if found.more_inner:
+            rows.append(Item(line((f"and {found.more_inner} more inside", "look"))))
+        rows += [Item(line(("not known: ", "look"), *runs(why, "quiet"))) for why in found.unseen]
     if review.combination == "not-run":
         rows.append(
             Item(line((NOT_RUN, "look strong"), (": what is accepted had the rest beside it", "look")))

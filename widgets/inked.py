@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual.app import App
+from textual.dom import DOMNode
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -21,16 +24,65 @@ def drawn(text: str) -> str:
     return text if text.isprintable() else visible(text)
 
 
-class Inked(Widget):
-    """A widget that draws inked lines with the theme's styles (component classes ``ink--NAME``)."""
+class Palette:
+    """The theme's style of every ink, by the rules of one stylesheet."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"ink--{name}" for name in INKS}
+    def __init__(self, app: App[object]) -> None:
+        self.rules = app.stylesheet.rules_map
+        self._sheet = app.stylesheet
+        self._styles: dict[str, Style] = {}
+
+    def style(self, names: str) -> Style:
+        """Of one or several inks; ``KeyError``: there is none of that name."""
+        found = self._styles.get(names)
+        if found is None:
+            found = Style.null()
+            for name in names.split():
+                if name not in INKS:
+                    raise KeyError(name)
+                node = DOMNode(classes=f"ink--{name}")
+                self._sheet.apply(node)
+                found += node.styles.partial_rich_style
+            self._styles[names] = found
+        return found
+
+
+_palettes: WeakKeyDictionary[App[object], Palette] = WeakKeyDictionary()
+
+
+def palette(app: App[object]) -> Palette:
+    """Of the theme that ``app`` has now, the same for every widget: as component classes of each, the inks
+    were a good part of what it cost to show a screen or to move the focus."""
+    found = _palettes.get(app)
+    if found is None or found.rules is not app.stylesheet.rules_map:
+        found = _palettes[app] = Palette(app)
+    return found
+
+
+class Inked(Widget):
+    """A widget that draws inked lines with the theme's styles (CSS classes ``ink--NAME``)."""
+
+    OWN_INKS: ClassVar[frozenset[str]] = frozenset()
+    """Inks that are component classes here: they look otherwise than elsewhere under some themes."""
+
+    _drawn_by: Palette | None = None
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        if self._drawn_by is not None and self._drawn_by is not palette(self.app):
+            self.refresh()
 
     def ink(self, names: str) -> Style:
         """The theme's style of one or several inks, without the widget's own colours beneath."""
+        self._drawn_by = colours = palette(self.app)
+        if not self.OWN_INKS:
+            return colours.style(names)
         style = Style.null()
         for name in names.split():
-            style += self.get_component_rich_style(f"ink--{name}", partial=True)
+            if name in self.OWN_INKS:
+                style += self.get_component_rich_style(f"ink--{name}", partial=True)
+            else:
+                style += colours.style(name)
         return style
 
     def segments(self, parts: Iterable[Run]) -> list[Segment]:

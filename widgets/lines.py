@@ -38,7 +38,13 @@ SCROLL_KEYS: list[BindingType] = [
 class LineView(Inked, ScrollView, can_focus=True):
     """What all line-API views share: an optional fixed heading, cropped drawing, scrolling by keys."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"line--cursor", "line--lost", "line--heading"}
+    OWN_INKS: ClassVar[frozenset[str]] = frozenset({"added-part", "removed-part"})
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "line--cursor",
+        "line--lost",
+        "line--heading",
+        *(f"ink--{name}" for name in OWN_INKS),
+    }
     DEFAULT_CSS = (
         "LineView { height: 1fr; overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }"
     )

@@ -8,11 +8,14 @@ another layout and a restart; rows do not.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import compress
+from operator import or_
 from types import MappingProxyType
 from typing import NamedTuple
 
 from widgets.patch import ADDED, META, NOTE, REMOVED, PatchIndex
+from widgets.ranges import Ranges, union
 from widgets.shown import Shown
 
 LINE, RANGE, BLOCK, HUNK, FILE = "line", "range", "block", "hunk", "file"
@@ -20,6 +23,9 @@ UNITS = (LINE, HUNK, FILE)
 """What a key steps through; a range is begun and ended by a key of its own."""
 NARROWER = {FILE: HUNK, HUNK: BLOCK, BLOCK: LINE}
 """What splitting makes of each; a block is changed lines without an unchanged one between."""
+
+FEW = 16
+"""Runs of rows of which each is looked at as a whole."""
 
 EXISTS, NAME, MODE, CONTENT = "exists", "name", "mode", "content"
 """Parts of a file that are decided beside its lines."""
@@ -130,7 +136,7 @@ def select(
         if isinstance(shown.left, range):
             rows = shown.left[low : high + 1]
         else:
-            rows = sorted({*shown.left[low : high + 1], *shown.right[low : high + 1]} - {-1})
+            rows = union(side[low : high + 1] for side in (shown.left, shown.right))
     elif unit == FILE and file is not None:
         rows = range(index.files[file].first, index.files[file].last)
         hunk = None
@@ -171,6 +177,9 @@ def parts_at(index: PatchIndex, row: int) -> tuple[str, ...]:
 def masks(index: PatchIndex, rows: Sequence[int]) -> tuple[int, int]:
     """The changed lines among rows; a row that goes on with a long line stands for that line."""
     kinds, sides = index.kinds, (index.old, index.new)
+    if isinstance(rows, Ranges) and rows.pieces < FEW:
+        bits = [masks(index, run) for run in rows.runs]
+        return reduce(or_, (old for old, _ in bits)), reduce(or_, (new for _, new in bits))
     if isinstance(rows, range) and len(rows) > 1:
         of = kinds[rows.start : rows.stop]
         old = list(compress(index.old[rows.start : rows.stop], of.translate(_IS[REMOVED])))

@@ -59,6 +59,8 @@ def sentence(record: JournalRecord) -> Line:
         return line((f"{_word(data, 'pid')} ", "quiet"), *runs(_argv(data)))
     if kind == "exit":
         return line((f"{_word(data, 'pid')} status {_word(data, 'status')}", "quiet"))
+    if kind == "test-end":
+        return line((f"{_word(data, 'pid')} ", "quiet"), *runs(_argv(data)), ("  ", ""), *_ended(data))
     if kind == "denial":
         count = _word(data, "count")
         times = f" ×{count}" if count not in ("", "1") else ""
@@ -76,6 +78,16 @@ def sentence(record: JournalRecord) -> Line:
         tips = f"  {_word(data, 'old')[:7]} → {_word(data, 'new')[:7]}"
         return line(*runs(_word(data, "branch"), "strong"), (tips, "quiet"), (f"  by {who}", "quiet"))
     return runs("  ".join(f"{key} {_flat(value)}" for key, value in data.items())[:400], "quiet")
+
+
+def _ended(data: Mapping[str, object]) -> Line:
+    """How a process ended, by the status of wait(2)."""
+    status = data.get("status")
+    if type(status) is not int:
+        return runs(f"end not recorded: {_word(data, 'why')}", "idle")
+    number = status & 0x7F
+    said = f"signal {number}" if number else f"exit {status >> 8}"
+    return line((said, "look" if status else "quiet"))
 
 
 def record_paragraphs(record: JournalRecord) -> list[Line | tuple[Line, int]]:

@@ -133,12 +133,16 @@ def export(context: Context, args: argparse.Namespace) -> int:
     )
     if context.json:
         key = context.engine.find(args.box).key
-        context.document(box=key, out=done.out, files=done.files, snapshot=done.snapshot)
+        context.document(
+            box=key, out=done.out, files=done.files, snapshot=done.snapshot, warnings=done.warnings
+        )
     else:
         for name in done.files:
             context.say(
                 visible(str(Path(done.out) / name) if Path(done.out).is_dir() else f"{done.out}: {name}")
             )
+        for warned in done.warnings:
+            context.note(f"warn: {acknowledging.sentence(warned)}")
         context.note(f"check it again with: cloche verify {done.out}")
     return 0
 

@@ -23,32 +23,50 @@ PATIENCE = 3  # interrupts in vain before the command is left to itself
 
 
 class Passing:
-    """Passes signals on to the session; before there is one, they end us as usual."""
+    """Passes signals on to the session; before one is asked for, they end us as usual.
+
+    From the request on a command may run, which nobody would end if we ended: what comes before the answer
+    is kept for the session, and ends us after all where none began. What comes after its end has nobody to
+    go to, and what is done then, such as to write down how it ended, takes but a moment.
+    """
 
     def __init__(self) -> None:
         self._session: SessionHandle | None = None
         self._interrupts = 0
+        self._kept: list[int] = []
         self._before = {number: signal.getsignal(number) for number in PASSED}
 
-    def __call__(self, session: SessionHandle) -> None:
-        gc.enable()  # the command may last
-        self._session = session
+    def asking(self) -> None:
+        """The session is about to be asked for; again, where it was not to be had yet."""
+        if self._kept:
+            self.restore()
         for number in PASSED:
             # nohup(1) and `trap ''` mean what they say for the command as well.
             if self._before[number] is not signal.SIG_IGN:
                 signal.signal(number, self._pass)
 
+    def __call__(self, session: SessionHandle) -> None:
+        gc.enable()  # the command may last
+        self._session = session
+        while self._kept:
+            session.signal(self._kept.pop(0))
+
     def _pass(self, number: int, _frame: FrameType | None) -> None:
-        assert self._session is not None
         if number == signal.SIGINT:
             self._interrupts += 1
             if self._interrupts > PATIENCE:
+                self._kept.clear()
                 raise KeyboardInterrupt
-        self._session.signal(number)
+        if self._session is None:
+            self._kept.append(number)
+        else:
+            self._session.signal(number)
 
     def restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        while self._kept:
+            signal.raise_signal(self._kept.pop(0))
 
 
 def _read(words: list[str]) -> tuple[dict[str, Any], str, list[str]]:
@@ -99,7 +117,9 @@ def carry_out(engine: Engine, box: str, command: list[str], *, cwd: str = "", as
     """Run ``command`` in ``box`` between our own streams; returns its exit code."""
     passing = Passing()
     try:
-        result = engine.run(box, command, streams=own_streams(), on_session=passing, cwd=cwd)
+        result = engine.run(
+            box, command, streams=own_streams(), on_session=passing, cwd=cwd, on_request=passing.asking
+        )
     finally:
         passing.restore()
     if as_json:

@@ -287,6 +287,11 @@ VERBS: tuple[Verb, ...] = (
             Field("out", "string", "folder or file"),
             Field("files", "list", "names in it"),
             _SNAPSHOT,
+            Field(
+                "warnings",
+                "list",
+                "rows as of `checks` of cloche review: of a series, what only mails on the way hold",
+            ),
         ),
         (
             BOX,
@@ -300,7 +305,8 @@ VERBS: tuple[Verb, ...] = (
         ),
         "The mails are `0001-....patch` and so on: `git am DIR/0*.patch` makes commits with the same files, "
         "messages and authors. Each is tried before it is written; where one would not come back the same "
-        "(a merge, a signed commit, a message that is not UTF-8), that commit is named and nothing written.",
+        "(a merge, a signed commit, a message that is not UTF-8), that commit is named and nothing written. "
+        "What only a mail on the way holds was in no diff: that is warned of, here and in the report.",
     ),
     *APPLY_VERBS,
     Verb(

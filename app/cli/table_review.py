@@ -46,8 +46,11 @@ REVIEW_VERBS: tuple[Verb, ...] = (
                 "object",
                 "`ran` (`session`, `argv`, `test`, `exit`, `seconds`, `covers`: after, during or before the "
                 "last change of the proposed files, or empty), `inner` (test commands that processes of the "
-                "box started: `argv`, `times`), `last_change`, `untimed` (changes without a time), `outside` "
-                "(files last changed while no recorded session ran: `path`, `time`, `alive`), "
+                "box started: `argv`, `times`, `ends` of `exit`, `signal`, `why` it is not known, `times`, "
+                "and `last`, the run that began last: `exit`, `signal`, `why`, `seconds`, `covers`, and "
+                "`ran`, another program that it executed in the end), `more_inner` (runs beyond those), "
+                "`unseen` (why others can have been), `last_change`, `untimed` (changes without a time), "
+                "`outside` (files last changed while no recorded session ran: `path`, `time`, `alive`), "
                 "`more_outside`, `alive` (processes of the box, null where the tier cannot tell), `locks` "
                 "(`path`, `added`, `removed`, `changed`, `rewritten`, `rows` of `name`, `change`, `old`, "
                 "`new`, and `note`), `secrets` (`path`, `line`, `kind`, `shown`: never whole, `named`), "

@@ -32,6 +32,7 @@ def try_(context: Context, args: argparse.Namespace) -> int:
             as_name=args.__dict__["as"],
             streams=own_streams(),
             on_session=passing,
+            on_request=passing.asking,
         )
     finally:
         passing.restore()

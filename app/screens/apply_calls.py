@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from app.engine import EngineLike
 from app.screens.modal import Modal
+from app.workers.beside import beside
 from app.workers.calls import call
 from backends.snapshots import ApplyOutcome, CheckRow, ReviewView
 from backends.snapshots_moved import RebaseOutcome
@@ -98,4 +99,4 @@ class ApplyCalls(Modal[ApplyEnd | None]):
             if self.is_current:
                 self.idle()
 
-        self.run_worker(run(), exit_on_error=False, group="apply")
+        beside(self, run, group="apply")

@@ -9,6 +9,7 @@ from textual.screen import Screen
 
 from app.action import Situation
 from app.actions import BY_ID, disabled_reason, of_context, shown_key
+from app.workers.beside import beside
 from app.workers.calls import call
 from backends.errors import ClocheError
 from backends.snapshots import BoxRow, BoxView
@@ -146,7 +147,7 @@ class WorkbenchScreen(Screen[None]):
             if then is not None and self.is_attached:
                 then(value)
 
-        self.run_worker(run(), exit_on_error=False, group="engine")
+        beside(self, run, group="engine")
 
     def _end_of(self, key: str, doing: str) -> None:
         if doing:

@@ -15,6 +15,7 @@ from app.screens.base import sentence_of
 from app.screens.dialogs import Choice
 from app.screens.modal import Modal
 from app.screens.tier_text import question_line, tier_paragraphs
+from app.workers.beside import beside
 from app.workers.calls import call
 from backends.snapshots import BoxRow, Claim
 from backends.snapshots_choice import Reasoning
@@ -114,7 +115,7 @@ class NewBoxScreen(Modal[BoxRow | None]):
             return  # two probes at a time would each take longer
         for asked in {self._asked(question) for question in QUESTIONS} - self._known.keys() - self._asking:
             self._asking.add(asked)
-            self.run_worker(self._ask(asked), exit_on_error=False, group="weigh")
+            beside(self, partial(self._ask, asked), group="weigh")
 
     async def _ask(self, asked: Asked) -> None:
         profile, image, clone = asked
@@ -190,7 +191,7 @@ class NewBoxScreen(Modal[BoxRow | None]):
         if event.choice.id == "no":
             self.dismiss(None)
         elif not self._making:
-            self.run_worker(self._make(), exit_on_error=False, group="make")
+            beside(self, self._make, group="make")
 
     def _value(self, name: str) -> str:
         found = self.query(f"#{name}")

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from backends.boxes import liveness, names
 from backends.boxes.layout import BoxPaths, state_dir
@@ -120,13 +121,23 @@ def holder(paths: BoxPaths) -> str:
     live = liveness.read(paths)
     if live.kind == "live" and live.keeper:
         return f"its keeper (pid {live.keeper.pid}) is live"
+    value = _written(paths)
+    if isinstance(value.get("verb"), str):
+        return f"cloche {value['verb']} (pid {value.get('pid', '?')}) is at work on it"
+    return "another command is at work on it"
+
+
+def verb_of(paths: BoxPaths) -> str:
+    """The verb that took the box's lock last, as it wrote there; "keeper" for one that starts or lives."""
+    return str(_written(paths).get("verb", ""))
+
+
+def _written(paths: BoxPaths) -> dict[str, Any]:
     try:
         value = json.loads(paths.lock.read_bytes() or b"{}")
     except (OSError, ValueError):
-        value = {}
-    if isinstance(value, dict) and isinstance(value.get("verb"), str):
-        return f"cloche {value['verb']} (pid {value.get('pid', '?')}) is at work on it"
-    return "another command is at work on it"
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def take(paths: BoxPaths, verb: str) -> int:

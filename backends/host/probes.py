@@ -139,7 +139,8 @@ def _policy(tier: str) -> Policy:
 
 
 def _prefix(pid: int) -> str:
-    """How the folder of a probe begins: whose it is, by pid and start, so that one left behind is told."""
+    """How the folder and the groups of a probe begin: whose they are, by pid and start, so that those left
+    behind are told."""
     return f"probe-{pid}-{liveness.start_time(pid) or 0}"
 
 
@@ -204,7 +205,7 @@ def under(tier: Tier, policy: Policy, *, thorough: bool = False, patience: float
         root = os.geteuid() == 0
         uid = _PAYLOAD_UIDS + int.from_bytes(os.urandom(2), "big") if root else os.geteuid()
         gid = uid if root else os.getegid()
-        paths = BoxPaths(folder / "probe" / "probe")
+        paths = BoxPaths(folder / _prefix(os.getpid()) / "probe")  # its control groups are named by that too
         paths.root.mkdir(mode=0o700, parents=True)
         for own in (paths.tree, paths.home, paths.mount):
             own.mkdir()

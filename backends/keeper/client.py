@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import select
 import socket
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from backends.boxes import store
 from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, NoSuchBox, from_dict
 from backends.keeper import address, protocol
@@ -19,7 +21,8 @@ from backends.keeper import start as starting
 from backends.keeper.protocol import Decoder, ProtocolError
 
 TIMEOUT = 10.0  # seconds for one reply
-RACE_PATIENCE = 5.0  # seconds for another starter's keeper to become ready
+RACE_PATIENCE = 5.0  # seconds for whoever else holds the box
+LAUNCH_PATIENCE = 30.0  # the same, where it is another starter's keeper, which is not ready yet
 
 
 class KeeperClient:
@@ -32,7 +35,7 @@ class KeeperClient:
     def __init__(self, path: Path | str, timeout: float = TIMEOUT, box: str = "BOX") -> None:
         self.timeout = timeout
         self._box = box  # as the commands that an error proposes name it
-        self._number = 0
+        self._numbers = itertools.count(1)
         self._decoder = Decoder()
         self._replies: dict[int, dict[str, Any]] = {}
         self._events: deque[dict[str, Any]] = deque()
@@ -72,11 +75,9 @@ class KeeperClient:
         return {key: value for key, value in reply.items() if key not in ("id", "ok")}
 
     def send(self, op: str, fds: Sequence[int] = (), **fields: Any) -> int:
-        """Send a request without waiting for its reply."""
-        self._number += 1
-        data = protocol.encode(
-            {"v": protocol.VERSION, "id": self._number, "op": op, "fds": len(fds), **fields}
-        )
+        """Send a request without waiting for its reply. A signal's handler may do so amid another call."""
+        number = next(self._numbers)
+        data = protocol.encode({"v": protocol.VERSION, "id": number, "op": op, "fds": len(fds), **fields})
         try:
             self._sock.settimeout(self.timeout)
             sent = self._pass(data, fds)
@@ -87,7 +88,7 @@ class KeeperClient:
             if error.errno == errno.ETOOMANYREFS:
                 raise _crowded() from error
             raise _gone(error.strerror or "it hung up", self._box) from error
-        return self._number
+        return number
 
     def _pass(self, data: bytes, fds: Sequence[int]) -> int:
         """Send with descriptors. Those that wait in sockets count for the whole user, against our soft limit
@@ -198,7 +199,7 @@ def connect(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
 
 def start(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
     """Connect to the box's keeper, starting it where none lives. Raises what kept the box from starting."""
-    until = time.monotonic() + RACE_PATIENCE
+    began = time.monotonic()
     while True:
         try:
             return connect(paths, timeout)
@@ -209,6 +210,7 @@ def start(paths: BoxPaths, timeout: float = TIMEOUT) -> KeeperClient:
             starting.launch(paths)
         except Busy as busy:
             # Somebody else starts it, or the keeper before is just leaving: its lock says so.
-            if busy.code != "locked" or time.monotonic() > until:
+            patience = LAUNCH_PATIENCE if store.verb_of(paths) == "keeper" else RACE_PATIENCE
+            if busy.code != "locked" or time.monotonic() > began + patience:
                 raise
             time.sleep(0.02)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from backends.keeper import census
 from backends.keeper.budget import Budget, Losses
 from backends.keeper.callers import Caller, command_line
 from backends.keeper.loop import Loop, Timer
+from backends.keeper.watches import Watches
 from backends.keeper.words import redacted
+from backends.values import ProcessId
 
 MAX_PIDS = 8192  # processes that are remembered at a time
 COMMAND = 200  # characters of a command line that is remembered
@@ -36,6 +39,7 @@ class Execs:
         self._losses = losses
         self._names = names
         self._budget = Budget("execs", record)
+        self._watches = Watches(loop, record)
         self._first: set[int] = set()  # sessions' first processes whose exec is journalled
         self._unread: dict[int, Caller] = {}  # whose exec could not be read and is not journalled yet
         self._looks: dict[int, int] = {}  # of those: how often they were looked at
@@ -55,14 +59,19 @@ class Execs:
         for _ in self._unread:
             self._losses.add("execs")
         self._unread.clear()
+        self._watches.close()
         self._budget.tick()
 
-    def seen(self, caller: Caller, path: str, words: list[str]) -> None:
-        """A process executes ``path``."""
+    def count_up(self) -> None:
+        """Journal what is known by now of runs that ended."""
+        self._watches.count_up()
+
+    def seen(self, caller: Caller, path: str, words: list[str], same: Callable[[], bool]) -> None:
+        """A process executes ``path``; ``same`` says whether it still waits for that."""
         self.catch_up(caller)
         if caller.parent == self._init:
             self._started(caller.pid)
-        self._write(caller, path, redacted(words))
+        self._write(caller, path, redacted(words), same)
 
     def unread(self, caller: Caller) -> None:
         """A process executes something and has its memory closed to us: tell it by what runs then."""
@@ -80,16 +89,18 @@ class Execs:
             if pid in self._unread:
                 self._afterwards(self._unread.pop(pid))
 
-    def executed(self, pid: int, argv: tuple[str, ...]) -> None:
+    def executed(self, ident: ProcessId, argv: tuple[str, ...]) -> None:
         """A session's first program runs. Its exec could not be read if it was init's own memory that asked:
         init, and its copy until the exec, is closed to an unprivileged keeper too.
         """
+        pid = ident.pid
         if pid in self._first:
             self._first.discard(pid)
             return
         caller = self._unread.pop(pid, None) or Caller(pid, self._init, 0, "", "")
         path = argv[0]
-        self._write(caller, path if "/" in path else _program(pid) or path, argv)
+        path = path if "/" in path else _program(pid) or path
+        self._write(caller, path, argv, lambda: _identity(pid) == ident)
 
     def ended(self, inside: int, argv: tuple[str, ...]) -> None:
         """A session's first program has run and is gone already: only the pid that it had inside is known."""
@@ -97,7 +108,7 @@ class Execs:
         for caller in self._unread.values():
             if caller.inside == inside and caller.parent == self._init:
                 del self._unread[caller.pid]
-                self._write(caller, argv[0], argv)
+                self._write(caller, argv[0], argv, lambda: False)
                 return
 
     def _look(self) -> None:
@@ -125,7 +136,7 @@ class Execs:
             self._started(caller.pid)
         if argv and argv[0].startswith("/") and self._runs(caller.pid, argv[0]):
             path = argv[0]  # the name it was asked by, and true
-        self._write(caller, path, argv)
+        self._write(caller, path, argv, lambda: command_line(caller.pid) == argv)
 
     def _runs(self, pid: int, path: str) -> bool:
         try:
@@ -139,7 +150,7 @@ class Execs:
             self._first.clear()
         self._first.add(pid)
 
-    def _write(self, caller: Caller, path: str, argv: tuple[str, ...]) -> None:
+    def _write(self, caller: Caller, path: str, argv: tuple[str, ...], same: Callable[[], bool]) -> None:
         if caller.inside:
             self.inside_pids[caller.inside] = caller.pid
         self.recent.pop(caller.pid, None)
@@ -148,9 +159,16 @@ class Execs:
             del self.recent[next(iter(self.recent))]
         if len(self.inside_pids) > MAX_PIDS:
             del self.inside_pids[next(iter(self.inside_pids))]
-        if self._budget.take():
+        granted = self._budget.take()
+        known = self._watches.executed(caller.pid, argv, same if granted else None)
+        if granted:
             row = {"pid": caller.pid, "parent": caller.parent, "path": path, "argv": argv}
-            self._record("exec", {**row, "comm": caller.name})
+            self._record("exec", {**row, "comm": caller.name, **known})
+
+
+def _identity(pid: int) -> ProcessId | None:
+    found = census.read(pid)
+    return None if found is None else found.ident
 
 
 def _still_closed(pid: int) -> bool:

@@ -123,7 +123,8 @@ class Gate:
             self._moves.tick()
 
     def count_up(self) -> None:
-        """Journal now what could not be looked at so far."""
+        """Journal now what ended, and what could not be looked at so far."""
+        self.execs.count_up()
         self._losses.tick()
         self._uses.tick()
 
@@ -309,8 +310,14 @@ class Gate:
         if verdict.grant:
             self._uses.seen(verdict.rule, verdict.grant, path)
         words = [word.decode("utf-8", "surrogateescape") for word in argv]
-        self.execs.seen(caller, path.decode("utf-8", "surrogateescape"), words)
+        self.execs.seen(
+            caller, path.decode("utf-8", "surrogateescape"), words, lambda: self._waits(note, caller.pid)
+        )
         return None
+
+    def _waits(self, note: Notification, pid: int) -> bool:
+        """Whether ``pid`` is the process of the thread that called and waits: then it is no other's yet."""
+        return os.path.exists(f"/proc/{pid}/task/{note.pid}") and notify.valid(self._fd, note.id)
 
     def _program(self, note: Notification, dirfd: int, name: bytes) -> int | None:
         """As ``Inside.program`` for what the caller means by ``name``."""

@@ -13,7 +13,7 @@ from backends import trace
 from backends.boxes.layout import BoxPaths
 from backends.errors import ClocheError
 from backends.evidence.journal import Journal
-from backends.keeper import census, init_protocol
+from backends.keeper import census, init_protocol, watches
 from backends.keeper.budget import Budget
 from backends.keeper.denials import INTERVAL, Denials
 from backends.keeper.exits import Exits
@@ -68,7 +68,7 @@ class Keeper:
         self.loop = loop
         self.log = log
         self.spec = spec
-        self.box = box._replace(enforcement=described(box.enforcement, spec.policy.resources))
+        self.box = watches.told(box._replace(enforcement=described(box.enforcement, spec.policy.resources)))
         self.confined = confined
         self.changes = 0
         self.recorder = Recorder(loop, Journal(spec.paths.journal, patience=0.2), log)
@@ -288,7 +288,7 @@ class Keeper:
             if self.gate is not None and session is not None:
                 inside = message.get("pid")
                 if session.ident is not None:
-                    self.gate.execs.executed(session.ident.pid, session.argv)
+                    self.gate.execs.executed(session.ident, session.argv)
                 elif isinstance(inside, int):
                     self.gate.execs.ended(inside, session.argv)
             return

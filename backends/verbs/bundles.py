@@ -80,7 +80,7 @@ def _series(made: Made | None) -> Finding:
     if made.series:
         text = "the mails do not make what the patch makes"
         return Finding("series", "fail", text, made.series, "do not give them to git am")
-    text = "the mails together make the same tree as the patch; their steps were not judged"
+    text = "the mails together make the same tree as the patch"
     return Finding("series", "ok", text, made.tree, "")
 
 

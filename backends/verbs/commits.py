@@ -17,9 +17,9 @@ from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import IDLE, RUNNING
 from backends.boxes.manifest import Manifest, load
-from backends.errors import ClocheError, Refused, UsageError
+from backends.errors import Busy, ClocheError, NoSuchBox, Refused, UsageError
 from backends.gate.commits.values import MOST_BYTES, Commit, Unfit
-from backends.snapshots import BoxCommit, BoxCommits
+from backends.snapshots import BoxCommit, BoxCommits, CheckRow
 from backends.trees import quarantine
 from backends.trees.borrowing import borrowed
 from backends.trees.git import Git
@@ -131,13 +131,18 @@ def _still(paths: BoxPaths) -> bool:
     if liveness.read(paths).kind != "live":
         return True
     from backends.keeper import client
+    from backends.verbs.passage import went
 
-    with client.connect(paths) as keeper:
-        until = time.monotonic() + LAST_BREATH
-        while keeper.call("stat").get("processes", 0):
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.02)
+    try:
+        with client.connect(paths) as keeper:
+            until = time.monotonic() + LAST_BREATH
+            while keeper.call("stat").get("processes", 0):
+                if time.monotonic() > until:
+                    return False
+                time.sleep(0.02)
+    except (NoSuchBox, Busy) as error:
+        if not went(paths, error):
+            raise
     return True
 
 
@@ -350,9 +355,11 @@ def to_keep(held: Held, *, part: bool, squash: bool) -> tuple[BoxCommit, ...]:
     return tuple(map(_row, kept(paths, manifest, manifest.snapshot)))
 
 
-def series(held: Held) -> tuple[Patch, ...]:
-    """The proposal's commits as mails for ``git am``. ``Refused`` where they cannot be kept, or be mails."""
+def series(held: Held) -> tuple[tuple[Patch, ...], tuple[CheckRow, ...]]:
+    """The proposal's commits as mails for ``git am``, and warnings of what only mails on the way hold.
+    ``Refused`` where they cannot be kept, or be mails."""
     from backends.gate.commits import series as mails
+    from backends.gate.commits import unseen
 
     paths, manifest = held.paths, held.manifest
     snapshot = manifest.snapshot
@@ -366,4 +373,6 @@ def series(held: Held) -> tuple[Patch, ...]:
             code="commits-not-kept",
         )
     found = kept(paths, manifest, snapshot)
-    return mails.make(_quarantine(paths, manifest), paths.root, snapshot["base"], found, paths.name)
+    git = _quarantine(paths, manifest)
+    made = mails.make(git, paths.root, snapshot["base"], found, paths.name)
+    return made, unseen.mailed(git, snapshot["base_tree"], [unseen.step(one) for one in found])

@@ -13,9 +13,9 @@ from backends.boxes.layout import BoxPaths
 from backends.boxes.manifest import load
 from backends.errors import Refused, UsageError
 from backends.gate import merging, objects, tried
-from backends.gate.evidence.commands import is_test
 from backends.snapshots import BoxRow, Diff, DiffStat, FileChange, SessionRow
 from backends.snapshots_compare import ComparedBox, ComparedFile, Comparison, SuiteRun, Version
+from backends.testruns import is_test
 from backends.trees import diff as diffs
 from backends.trees import quarantine
 from backends.verbs import proposal, records

@@ -7,7 +7,7 @@ from typing import Any
 
 from backends.boxes.layout import BoxPaths
 from backends.evidence import journal
-from backends.gate.evidence import gathering, witness
+from backends.gate.evidence import gathering, runs, witness
 from backends.gate.objects import listing
 from backends.snapshots import BoxRow, CheckRow, FileChange, SessionRow
 from backends.snapshots_evidence import ProposalEvidence, Ran
@@ -57,7 +57,7 @@ def evidence(
     last = kept.get("last")
     return ProposalEvidence(
         tuple(_ran(one, last) for one in sessions if one.started >= kept.get("since", 0.0)),
-        witness.inner_tests(kept),
+        runs.inner_tests(kept, lambda started, ended: witness.covers(last, started, ended)),
         last,
         kept.get("untimed", 0),
         witness.outside_of(kept),
@@ -68,11 +68,13 @@ def evidence(
         examined.unsearched,
         gathering.bulk_among(git, changes, base.get(b".gitattributes"), flagged),
         examined.examiner,
+        kept.get("more_runs", 0),
+        tuple(kept.get("unseen", ())),
     )
 
 
 def _ran(one: SessionRow, last: float | None) -> Ran:
-    from backends.gate.evidence.commands import is_test
+    from backends.testruns import is_test
 
     seconds = None if one.ended is None else max(0.0, one.ended - one.started)
     covers = witness.covers(last, one.started, one.ended)

@@ -248,14 +248,16 @@ class Gates(ABC):
         streams: Streams = Streams(),  # noqa: B008 (a frozen value)
         on_session: Callable[[SessionHandle], None] | None = None,
         env: Mapping[str, str] | None = None,
+        on_request: Callable[[], None] | None = None,
     ) -> TrialOutcome:
         """Run a command on what is accepted of the proposal, all of it where nothing was decided.
 
         In a fresh box of the same policy, which is removed when the command ended unless ``keep`` is given.
         With ``onto_tip`` that is first merged onto where the branch is now: ``Busy`` when the two conflict.
         How it ended is journalled in the reviewed box (kind "tried") and shown by ``review``. Nothing enters
-        the source repository. ``streams``, ``on_session`` and ``env`` as for ``run``; ``as_name`` as for
-        ``apply``. ``Refused`` for a caller inside a box, a box that is not proposed, and tier workspace.
+        the source repository. ``streams``, ``env``, ``on_session`` and ``on_request`` as for ``run``;
+        ``as_name`` as for ``apply``. ``Refused`` for a caller inside a box, a box that is not proposed, and
+        tier workspace.
         """
         from backends.verbs import trying
 
@@ -268,6 +270,7 @@ class Gates(ABC):
             streams=streams,
             on_session=on_session,
             env=env,
+            on_request=on_request,
         )
 
     def reopen(self, ref: str) -> None:

@@ -38,7 +38,8 @@ def export(
         known = held.manifest.journal
         from backends.verbs import commits
 
-        mails = commits.series(held) if series else ()
+        mails, unseen = commits.series(held) if series else ((), ())
+        review = review._replace(checks=(*review.checks, *unseen))
         done = gate.export(
             paths,
             review,
@@ -49,7 +50,7 @@ def export(
             sign=_signer(sign, prompt),
         )
         proposal.anchor(paths, held.change())
-    return done
+    return done._replace(warnings=unseen)
 
 
 def _signer(key: Path | None, prompt: bool) -> Callable[[bytes], bytes] | None:

@@ -6,16 +6,20 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backends.boxes import generations, liveness, store
 from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import IDLE, RUNNING, legal, require
 from backends.boxes.manifest import Manifest, load, save, write_atomically
-from backends.errors import Busy, ClocheError
+from backends.errors import Busy, ClocheError, NoSuchBox
 from backends.evidence.journal import Journal, head
 
+if TYPE_CHECKING:
+    from backends.keeper.client import KeeperClient
+
 LAST_BREATH = 0.5  # seconds
+LEAVING = 10.0  # seconds that a keeper takes at most from its box's end to its own, however busy the host
 AFTER_DEATH = 2.0  # seconds within which init follows its keeper (death pipe)
 AFTER_STEWARD = 15.0  # seconds that a steward gets for the same, which has an engine remove the box
 
@@ -71,7 +75,8 @@ def holding(paths: BoxPaths, verb: str, *, end_idle: bool = False) -> Iterator[H
     """
     if end_idle:
         _end_idle_keeper(paths, verb)
-    with store.lock(paths, verb):
+    lock = _lock(paths, verb)
+    try:
         held = Held(paths)
         settle(held)
         held.manifest = generations.take_up(paths, held.manifest)
@@ -80,6 +85,20 @@ def holding(paths: BoxPaths, verb: str, *, end_idle: bool = False) -> Iterator[H
 
             rebasing.settle(held)
         yield held
+    finally:
+        os.close(lock)
+
+
+def _lock(paths: BoxPaths, verb: str) -> int:
+    """The box's lock; a keeper that has written its end holds it for the moment until it is gone."""
+    try:
+        return store.take(paths, verb)
+    except Busy:
+        live = liveness.read(paths)
+        if live.kind != "" or live.keeper is None:
+            raise
+        liveness.wait_gone(live.keeper, LEAVING)
+        return store.take(paths, verb)
 
 
 def _end_idle_keeper(paths: BoxPaths, verb: str) -> None:
@@ -87,32 +106,50 @@ def _end_idle_keeper(paths: BoxPaths, verb: str) -> None:
         return
     from backends.keeper import client
 
-    with client.connect(paths) as keeper:
-        # Right after `cloche run` returned, the last children of its command may still be ending.
-        until = time.monotonic() + LAST_BREATH
-        while (count := keeper.call("stat").get("processes", 0)) and time.monotonic() < until:
-            time.sleep(0.02)
-        if count:
-            require(paths.name, load(paths).state, verb)
-            raise Busy(
-                f"cannot {verb} box {paths.name}",
-                f"{count} of its processes run",
-                f"let them end, or end them: cloche stop {paths.name}",
-                code="running",
-            )
-        try:
-            keeper.call("stop")
-        except Busy as error:
-            if error.code != "keeper-gone":  # that it went before it answered is what was asked of it
-                raise
+    try:
+        with client.connect(paths) as keeper:
+            _ask_to_end(keeper, paths, verb)
+    except (NoSuchBox, Busy) as error:
+        if not went(paths, error):
+            raise
     wait_for_end(paths)
 
 
-def wait_for_end(paths: BoxPaths, limit: float = 3.0) -> None:
+def _ask_to_end(keeper: KeeperClient, paths: BoxPaths, verb: str) -> None:
+    # Right after `cloche run` returned, the last children of its command may still be ending.
+    until = time.monotonic() + LAST_BREATH
+    while (count := keeper.call("stat").get("processes", 0)) and time.monotonic() < until:
+        time.sleep(0.02)
+    if count:
+        require(paths.name, load(paths).state, verb)
+        raise Busy(
+            f"cannot {verb} box {paths.name}",
+            f"{count} of its processes run",
+            f"let them end, or end them: cloche stop {paths.name}",
+            code="running",
+        )
+    keeper.call("stop")
+
+
+def went(paths: BoxPaths, error: ClocheError) -> bool:
+    """Whether ``error`` is that the keeper went by itself, which it may at any time while nothing runs.
+
+    Its box ends with it, however it went, and is waited for.
+    """
+    if error.code not in ("not-live", "keeper-gone"):
+        return False
+    live = liveness.read(paths)
+    for process in (live.init, live.keeper):
+        if process is not None:
+            liveness.wait_gone(process, LEAVING)
+    return True
+
+
+def wait_for_end(paths: BoxPaths) -> None:
     """Wait until a keeper that was told to stop has gone, and with it its hold on the lock."""
     live = liveness.read(paths)
     if live.keeper is not None:
-        liveness.wait_gone(live.keeper, limit)
+        liveness.wait_gone(live.keeper, LEAVING)
 
 
 def settle(held: Held) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from backends.boxes import liveness
 from backends.boxes.layout import BoxPaths
 from backends.boxes.lifecycle import ABORTED, APPLIED, IDLE, PROPOSED, require
 from backends.boxes.manifest import Manifest, load
-from backends.errors import Refused
+from backends.errors import Busy, NoSuchBox, Refused
 from backends.snapshots import BoxRow, CheckRow, Diff, DiffStat, Ignored, ReviewView, SnapshotInfo
 from backends.trees import diff as diffs
 from backends.trees import quarantine
@@ -21,7 +21,7 @@ from backends.trees import snapshot as snapshots
 from backends.trees.values import Limits, Source, TreeSnapshot
 from backends.verbs import passage, records
 
-FREEZE_LIMIT = 2.0  # seconds that a keeper may take to stop a box for the reader
+FREEZE_LIMIT = 10.0  # seconds that a keeper may take to stop a box for the reader, however busy the host
 EXACT = Limits()
 # Findings that matter before anything is taken: a Git that a person starts there obeys what the box wrote.
 REPOSITORIES = ("nested-repository", "embedded-repository")
@@ -54,8 +54,12 @@ def frozen(paths: BoxPaths) -> Iterator[None]:
         return
     from backends.keeper import client
 
-    with client.connect(paths, timeout=FREEZE_LIMIT) as keeper:
-        keeper.call("freeze")
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(client.connect(paths, timeout=FREEZE_LIMIT)).call("freeze")
+        except (NoSuchBox, Busy) as error:
+            if not passage.went(paths, error):
+                raise
         yield
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _Subject = TypeVar("_Subject")
 
 CREATING = "creating.json"  # the manifest of a box that is being made; renamed to manifest.json at the end
+BEGINNING = 60.0  # seconds; by then whoever makes a box has its lock, however busy the host
 REMOVING = ".removing-"  # prefix of a folder that is being deleted; no box can have such a name
 
 
@@ -147,7 +149,7 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
     done: list[RemovalOutcome] = []
     for paths in list(store.folders(repository_key)):
         if not store.there(paths):
-            if not store.held(paths):
+            if not (store.held(paths) or _just_begun(paths)):
                 done.append(_outcome(paths.key, undo, paths, "was never finished; removed"))
             continue
         try:
@@ -166,6 +168,14 @@ def collect(repository_key: str | None) -> tuple[RemovalOutcome, ...]:
 
     start.sweep()  # not worth a row: three files, of which two are empty
     return (*done, *_stale_probes(), *_containers(), *_guests(), *_prune_packs(), *_prune_layers())
+
+
+def _just_begun(paths: BoxPaths) -> bool:
+    """Whether somebody may be between making the folder and taking the lock in it."""
+    try:
+        return not os.path.lexists(paths.lock) and time.time() - paths.root.stat().st_mtime < BEGINNING
+    except FileNotFoundError:
+        return False  # it was taken back meanwhile
 
 
 def _stale_probes() -> list[RemovalOutcome]:

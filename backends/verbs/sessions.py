@@ -7,7 +7,7 @@ import os
 import select
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from backends import trace
 from backends.boxes import liveness
@@ -20,9 +20,11 @@ from backends.policy import canonical
 from backends.values import ProcessId
 from backends.verbs.values import RunResult, SessionHandle, Streams, Terminal
 
+Value = TypeVar("Value")
 BLOCK = 65536
 START_LIMIT = 30.0  # seconds from the request to the command's start
 STOP_LIMIT = 5.0  # seconds that a keeper gets to end its box before it is taken to hang
+ENDING_LIMIT = 20.0  # seconds that a start waits for a keeper that is ending its box
 FROZEN_LIMIT = 60.0  # seconds that a start waits for a snapshot of the box to be taken
 
 
@@ -31,11 +33,17 @@ class _Session:
 
     def __init__(self, keeper: KeeperClient, number: int) -> None:
         self._keeper = keeper
+        self._ended = False
         self.id = number
 
     def signal(self, number: int) -> None:
-        """Send a signal to the session's process group inside the box."""
-        self._keeper.send("signal", session=self.id, signal=number)
+        """Send a signal to the session's process group inside the box; nothing once the session ended."""
+        if not self._ended:
+            self._keeper.send("signal", session=self.id, signal=number)
+
+    def end(self) -> None:
+        """The session is over, and its connection about to close."""
+        self._ended = True
 
 
 class _Relay:
@@ -185,16 +193,38 @@ def _passed(paths: BoxPaths, env: Mapping[str, str] | None, *, pty: bool) -> dic
     return environment.wanted(policy, caller, pty=pty, confined=policy.tier != "workspace")
 
 
-def _start(keeper: KeeperClient, op: str, fds: Sequence[int], **fields: Any) -> dict[str, Any]:
+def _start(
+    keeper: KeeperClient,
+    op: str,
+    fds: Sequence[int],
+    on_request: Callable[[], None] | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
     """Ask for a session; while a snapshot keeps the box frozen, wait instead of failing."""
     until = time.monotonic() + FROZEN_LIMIT
     while True:
+        if on_request is not None:
+            on_request()
         try:
             return keeper.call(op, fds, timeout=START_LIMIT, **fields)
         except Busy as busy:
             if busy.code != "frozen" or time.monotonic() > until:
                 raise
             time.sleep(0.02)
+
+
+def _of_the_next(paths: BoxPaths, act: Callable[[], Value]) -> Value:
+    """``act`` of a keeper that was just leaving when it was turned to, as of the one that follows it."""
+    from backends.verbs import passage
+
+    until = time.monotonic() + ENDING_LIMIT
+    while True:
+        try:
+            return act()
+        except Busy as busy:
+            if busy.code != "stopping" or time.monotonic() > until:
+                raise
+            passage.wait_for_end(paths)
 
 
 def run(
@@ -204,28 +234,46 @@ def run(
     streams: Streams,
     on_session: Callable[[SessionHandle], None] | None,
     cwd: str,
+    on_request: Callable[[], None] | None = None,
 ) -> RunResult:
     """Run a command and wait for it; see ``Engine.run``."""
+    return _of_the_next(paths, lambda: _run(paths, argv, env, streams, on_session, cwd, on_request))
+
+
+def _run(
+    paths: BoxPaths,
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    streams: Streams,
+    on_session: Callable[[SessionHandle], None] | None,
+    cwd: str,
+    on_request: Callable[[], None] | None,
+) -> RunResult:
     with keepers.start(paths) as keeper:
         trace.point("run: keeper")
         relay = _Relay(streams)
+        session: _Session | None = None
         try:
             reply = _start(
                 keeper,
                 "run",
                 relay.given,
+                on_request,
                 argv=list(argv),
                 env=_passed(paths, env, pty=False),
                 cwd=cwd,
             )
             trace.point("run: started")
             relay.handed_over()
+            session = _Session(keeper, reply["session"])
             if on_session is not None:
-                on_session(_Session(keeper, reply["session"]))
+                on_session(session)
             event = relay.until_exit(keeper, reply["session"])
             trace.point("run: ended")
             return _result(event)
         finally:
+            if session is not None:
+                session.end()
             relay.close()
 
 
@@ -248,6 +296,12 @@ def shell(
     paths: BoxPaths, argv: Sequence[str], rows: int, cols: int, env: Mapping[str, str] | None
 ) -> Terminal:
     """Open a session on a terminal of its own; see ``Engine.open_shell``."""
+    return _of_the_next(paths, lambda: _shell(paths, argv, rows, cols, env))
+
+
+def _shell(
+    paths: BoxPaths, argv: Sequence[str], rows: int, cols: int, env: Mapping[str, str] | None
+) -> Terminal:
     keeper = keepers.start(paths)
     try:
         passed = _passed(paths, env, pty=True)

@@ -65,6 +65,7 @@ def try_accepted(
     streams: Streams,
     on_session: Callable[[SessionHandle], None] | None,
     env: Mapping[str, str] | None,
+    on_request: Callable[[], None] | None = None,
 ) -> TrialOutcome:
     """Run ``argv`` on what is accepted; see ``Engine.try_accepted``."""
     authority.require_outside("try")
@@ -81,7 +82,7 @@ def try_accepted(
     words = tuple(redact_argv(argv))
     purpose = f"try of {paths.name}: {' '.join(words)}"[:200]
     with trial_box.fresh(paths, subject.manifest, subject.base, purpose, keep=keep) as box:
-        result = sessions.run(box, argv, env, streams, on_session, "")
+        result = sessions.run(box, argv, env, streams, on_session, "", on_request)
         tail = _tail(box)
         records.settle(box)
         seen = records.Digest(box).refresh().tally(records.not_observed(box))

@@ -66,7 +66,7 @@ class SessionHandle(Protocol):
     id: int
 
     def signal(self, number: int) -> None:
-        """Send a signal to the session's process group inside the box."""
+        """Send a signal to the session's process group inside the box; nothing once the session ended."""
         ...
 
 

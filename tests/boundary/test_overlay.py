@@ -153,7 +153,7 @@ def test_a_poisoned_layer_starts_no_box_and_the_next_run_has_the_base(cli: Cli, 
     """S10: the run is refused and names the file; the layer is made anew from the repository."""
     (tree,) = layers.used(paths_of("a"))
     file = layers.root() / tree / "tree" / "README.md"
-    time.sleep(0.02)
+    time.sleep(0.05)
     file.write_bytes(b"# p\n")
     done = cli("run", "a", "--", "cat", "README.md", cwd=box)
     assert done.code == 3 and done.out == ""

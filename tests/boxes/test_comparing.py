@@ -24,6 +24,10 @@ FILES = {
 }
 
 
+# For what is about the host's side alone: how a box gets its tree cannot matter there.
+ONCE = pytest.mark.parametrize("engine", ["checkout"], indirect=True)
+
+
 @pytest.fixture(params=["checkout", "overlay"])
 def engine(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Iterator[Engine]:
     repo = support.make_repo(tmp_path / "repo", FILES)
@@ -102,6 +106,7 @@ def test_one_file_of_two_boxes_is_set_against_each_other(engine: Engine) -> None
 
 
 @pytest.mark.boundary
+@ONCE
 def test_names_of_a_box_are_names_and_nothing_else(engine: Engine, tmp_path: Path) -> None:
     names = (b"*", b":(top)a", b"--output=x", b"n\xff\n\x1b[2J", b"-p")
     odd = "\"$(printf 'n\\377\\n\\033[2J')\""
@@ -121,6 +126,7 @@ def test_names_of_a_box_are_names_and_nothing_else(engine: Engine, tmp_path: Pat
 
 
 @pytest.mark.parametrize("tree", ["HEAD", "--output=/tmp/x", "4b825dc", "refs/heads/main", "0" * 41, ""])
+@ONCE
 def test_a_tree_is_named_by_its_id_alone(engine: Engine, tree: str) -> None:
     work(engine, "one", "echo x > x")
     work(engine, "two", "echo y > x")
@@ -128,6 +134,7 @@ def test_a_tree_is_named_by_its_id_alone(engine: Engine, tree: str) -> None:
         engine.between("one", "two", b"x", (tree, engine.review("two").snapshot.id))
 
 
+@ONCE
 def test_what_is_too_large_is_not_set_against_each_other(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +147,7 @@ def test_what_is_too_large_is_not_set_against_each_other(
     assert caught.value.code == "too-large"
 
 
+@ONCE
 def test_the_list_of_files_is_bounded_and_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparing, "MOST_FILES", 3)
     work(engine, "one", "for n in 1 2 3 4 5; do echo $n > $n; done")
@@ -149,6 +157,7 @@ def test_the_list_of_files_is_bounded_and_says_so(engine: Engine, monkeypatch: p
     assert found.boxes[0].stat.files == 5
 
 
+@ONCE
 def test_boxes_of_different_bases_are_told(engine: Engine) -> None:
     work(engine, "one", "echo x > x")
     support.git(engine.cwd, "commit", "-q", "--allow-empty", "-m", "on")
@@ -166,6 +175,7 @@ def test_a_live_box_is_read_as_it_is_and_goes_on(engine: Engine) -> None:
     assert any("sleep" in row.command for row in engine.processes("one"))
 
 
+@ONCE
 def test_what_cannot_be_compared_is_said(engine: Engine) -> None:
     work(engine, "one", "true", propose=False)
     for names in ([], ["one"], ["one", "one"], ["one"] * 13):

@@ -68,6 +68,47 @@ def test_a_test_run_is_told_beside_the_last_change(engine: Engine) -> None:
     assert [one.covers for one in again.ran if one.test] == ["before"]
 
 
+def test_a_test_run_that_the_box_starts_itself_is_told_with_its_exit_everywhere(
+    engine: Engine, cli: Cli, tmp_path: Path
+) -> None:
+    run(
+        engine,
+        "printf 'echo 2 > a; sleep 0.3; ./pytest 1; ./pytest 0; ./pytest 0; true' > agent;"
+        "printf '#!/bin/sh\\nexit $1\\n' > pytest; chmod +x pytest; sleep 0.5",
+    )
+    assert engine.run("b", ["sh", "agent"], streams=Streams(NULL, NULL, NULL)).exit == 0
+    found = proposed(engine)
+    told = {one.argv: one for one in found.inner}
+    good, bad = told["./pytest", "0"], told["./pytest", "1"]
+    assert [(end.exit, end.times) for end in good.ends] == [(0, 2)]
+    assert [(end.exit, end.times) for end in bad.ends] == [(1, 1)]
+    assert good.last is not None and (good.last.exit, good.last.covers) == (0, "after")
+    assert found.unseen == () and not any(one.test for one in found.ran)
+
+    shown = cli("review", "b", cwd=engine.cwd).out
+    assert "Processes of the box started 3 themselves, 2 with exit 0." in shown
+    assert "./pytest 1  (inside: exit 1, " in shown and "./pytest 0  (inside: 2 exit 0, " in shown
+    document = json.loads(cli("review", "b", "--json", cwd=engine.cwd).out)
+    ends = {tuple(one["argv"]): one["ends"] for one in document["evidence"]["inner"]}
+    assert ends["./pytest", "1"] == [{"exit": 1, "signal": "", "why": "", "times": 1}]
+    assert cli("export", "b", "--out", str(tmp_path / "out"), cwd=engine.cwd).code == 0
+    assert "./pytest 1  (inside: exit 1, " in (tmp_path / "out" / "report.md").read_text()
+    receipt = json.loads((tmp_path / "out" / "receipt.json").read_text())
+    assert receipt["evidence"]["inner"] == document["evidence"]["inner"]
+
+
+def test_a_tier_that_sees_no_execution_says_that_tests_can_have_run(engine: Engine) -> None:
+    (engine.cwd / "cloche.toml").unlink()
+    engine.create(NewBox(name="w", tier="workspace"))
+    assert engine.run("w", ["sh", "-c", "echo w > w"], streams=Streams(NULL, NULL, NULL)).exit == 0
+    engine.propose("w")
+    found = engine.review("w").evidence
+    assert found is not None and found.inner == ()
+    assert found.unseen == (
+        "no program that a process of the box starts is seen at this tier, test runs neither",
+    )
+
+
 def test_a_file_that_something_else_changed_is_named_whatever_its_own_times_say(engine: Engine) -> None:
     run(engine, "echo 2 > a; echo b > b; rm gone; touch -d '2001-01-01' b")
     engine.stop("b")

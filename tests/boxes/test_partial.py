@@ -49,6 +49,10 @@ def run(engine: Engine, script: str) -> None:
     assert engine.run("b", ["sh", "-ec", script], streams=Streams(NULL, NULL, NULL)).exit == 0
 
 
+# For what is about the host's side alone: how a box gets its tree cannot matter there.
+ONCE = pytest.mark.parametrize("repo", ["checkout"], indirect=True)
+
+
 @pytest.fixture(params=["checkout", "overlay"])
 def repo(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Path:
     made = support.make_repo(tmp_path / "repo", FILES)
@@ -308,6 +312,7 @@ class Crash(BaseException):
 
 
 @pytest.mark.parametrize("how", ["moved", "dirty", "proposed"])
+@ONCE
 def test_undo_refuses_and_changes_nothing(engine: Engine, repo: Path, how: str) -> None:
     decide(engine)
     take(engine, as_name="t", part=True)
@@ -349,6 +354,7 @@ def test_a_part_is_merged_onto_a_branch_that_moved_on(engine: Engine, repo: Path
     assert support.git(repo, "status", "--porcelain") == "?? cloche.toml"
 
 
+@ONCE
 def test_onto_a_new_branch_leaves_the_recorded_one(engine: Engine, repo: Path) -> None:
     decide(engine)
     before = everywhere(repo)
@@ -375,6 +381,7 @@ def test_onto_a_new_branch_leaves_the_recorded_one(engine: Engine, repo: Path) -
     assert refs(repo) == before[0]
 
 
+@ONCE
 def test_every_refusal_leaves_nothing(engine: Engine, repo: Path) -> None:
     before = everywhere(repo)
     with engine.decisions("b", "ann") as desk:
@@ -400,6 +407,7 @@ def test_every_refusal_leaves_nothing(engine: Engine, repo: Path) -> None:
     assert (repo / "gone").exists() and not (repo / "data").exists()
 
 
+@ONCE
 def test_nothing_of_it_is_done_for_a_caller_inside_a_box(
     engine: Engine, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -422,6 +430,7 @@ def _refused(engine: Engine, **words: object) -> str:
     return caught.value.code
 
 
+@ONCE
 def test_what_the_gate_refuses_can_be_left_out_and_not_taken(repo: Path) -> None:
     engine = Engine(repo)
     engine.create(NewBox(name="b"))
@@ -457,6 +466,7 @@ def test_a_box_that_is_a_worktree_of_the_repository_goes_on_as_well(repo: Path) 
     assert refs(repo) == {"refs/heads/main": base}
 
 
+@ONCE
 def test_the_command_line_says_that_the_combination_was_not_run(
     engine: Engine, repo: Path, cli: Cli, tmp_path: Path
 ) -> None:

@@ -38,6 +38,10 @@ def written(engine: Engine, script: str) -> None:
     assert run(engine, script) == 0
 
 
+# For what is about the host's side alone: how a box gets its tree cannot matter there.
+ONCE = pytest.mark.parametrize("repo", ["checkout"], indirect=True)
+
+
 @pytest.fixture(params=["checkout", "overlay"])
 def repo(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Path:
     made = support.make_repo(tmp_path / "repo", FILES)
@@ -209,6 +213,7 @@ def test_an_apply_before_a_rebase_is_no_longer_undone(engine: Engine, repo: Path
     assert support.git(repo, "rev-parse", "main") == tip
 
 
+@ONCE
 def test_it_is_refused_where_it_makes_no_sense(engine: Engine, repo: Path) -> None:
     with pytest.raises(Refused, match="it is created"):
         engine.rebase("b")
@@ -223,6 +228,7 @@ def test_it_is_refused_where_it_makes_no_sense(engine: Engine, repo: Path) -> No
     assert caught.value.code == "branch-gone"
 
 
+@ONCE
 def test_it_can_be_given_on_the_command_line(engine: Engine, repo: Path) -> None:
     written(engine, "sed -i 3s/.*/BOX/ lines")
     upstream(repo, {"lines": FILES["lines"].replace(b"line 3\n", b"UP\n")})

@@ -48,6 +48,10 @@ def run(engine: Engine, script: str) -> str:
         return out.read()
 
 
+# For what is about the host's side alone: how a box gets its tree cannot matter there.
+ONCE = pytest.mark.parametrize("repo", ["checkout"], indirect=True)
+
+
 @pytest.fixture(params=["checkout", "overlay"])
 def repo(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Path:
     made = support.make_repo(tmp_path / "repo", FILES)
@@ -202,6 +206,7 @@ def test_a_file_that_the_base_has_is_never_written(repo: Path) -> None:
     assert proposed(engine) == {b"kept", b"kept/x"}
 
 
+@ONCE
 def test_the_profile_names_the_file(repo: Path) -> None:
     text = (repo / "cloche.toml").read_text()
     (repo / "cloche.toml").write_text(text + 'review.file = "ASK.md"\n')
@@ -243,6 +248,7 @@ def test_a_worktree_gets_the_file_and_its_proposal_does_not(repo: Path, tmp_path
     away.rename(engine.find("b").tree)
 
 
+@ONCE
 def test_a_request_says_something(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     with engine.decisions("b", "ann") as desk:
         desk.set([(b"other", desk.file(b"other").all)], ACCEPTED)
@@ -257,6 +263,7 @@ def test_a_request_says_something(engine: Engine, monkeypatch: pytest.MonkeyPatc
     assert load(engine.find("b")).state == "proposed" and not os.path.lexists(place(engine))
 
 
+@ONCE
 def test_a_box_that_goes_on_has_no_proposal_to_answer(engine: Engine) -> None:
     engine.reopen("b")
     for summary, session in (("x", None), (None, NEWEST), (None, None)):
@@ -274,6 +281,7 @@ def test_a_box_that_goes_on_has_no_proposal_to_answer(engine: Engine) -> None:
     assert load(engine.find("b")).request is None
 
 
+@ONCE
 def test_the_request_is_typed_as_one_line_that_nothing_obeys(engine: Engine) -> None:
     hostile = "one\ntwo\x1b[201~\r;rm -rf /\x07\u202e\x9b31m end"
     done = engine.request_changes("b", "ann", summary=hostile, to_session=NEWEST)
@@ -303,6 +311,7 @@ def test_the_request_is_typed_as_one_line_that_nothing_obeys(engine: Engine) -> 
         terminal.close()
 
 
+@ONCE
 def test_nothing_is_typed_to_a_command_without_a_terminal(engine: Engine) -> None:
     engine.request_changes("b", "ann", summary="x")
     codes: list[str] = []
@@ -377,6 +386,7 @@ def test_what_the_branch_gained_is_not_shown_as_new(engine: Engine, repo: Path) 
     assert b"kept" not in paths and b"other" not in paths and b"fresh" in paths
 
 
+@ONCE
 def test_request_and_interdiff_by_words(engine: Engine, cli: Cli) -> None:
     done = cli("request", "b", "--to-session", "x")
     assert done.code == 2

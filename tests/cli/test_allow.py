@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.quick import ran
 from tests.cli.screen import Screen
 from tests.support import Done
 
@@ -17,12 +18,10 @@ HOSTILE = "/usr/\x1b]0;title\x07[bold]x"
 
 
 @pytest.fixture
-def box(cli: Cli, repo: Path) -> Path:
+def box(repo: Path) -> Path:
     """A box that was refused two writes; returns the person's file."""
     (repo / "cloche.toml").write_text("[profiles.default.resources]\nprocs = 99 # few\n")
-    assert cli("new", "b").code == 0
-    script = f"echo x > /usr/no; echo x > /usr/no; printf x > '{HOSTILE}'; true"
-    assert cli("run", "b", "--", "sh", "-c", script).code == 0
+    ran(repo, f"echo x > /usr/no; echo x > /usr/no; printf x > '{HOSTILE}'; true")
     return repo / "cloche.toml"
 
 

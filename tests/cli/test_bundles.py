@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from backends.gate.patch import ACCEPTED
+from tests.cli.quick import ran
 from tests.cli.screen import Screen
 from tests.cli.test_json import check
 from tests.conftest import Home
@@ -34,12 +36,12 @@ def key(path: Path, passphrase: str = "") -> Path:
 
 
 @pytest.fixture
-def box(cli: Cli) -> str:
-    assert cli("new", "b", "--purpose", HOSTILE.replace("\x1b", "").replace("\x07", "")).code == 0
+def box(repo: Path) -> str:
     script = f"echo 'two' >> README.md; echo x > '{HOSTILE}'; echo '{{}}' > package-lock.json; : '{HOSTILE}'"
-    assert cli("run", "b", "--", "sh", "-c", script).code == 0
-    assert cli("propose", "b").code == 0
-    assert cli("accept", "b", "README.md").code == 0
+    engine = ran(repo, script, purpose=HOSTILE.replace("\x1b", "").replace("\x07", ""))
+    engine.propose("b")
+    with engine.decisions("b", "ann") as desk:
+        desk.set([(b"README.md", desk.file(b"README.md").all)], ACCEPTED)
     return "b"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import support
+from tests.cli.quick import ran
 from tests.cli.screen import Screen
 from tests.support import Done
 
@@ -17,20 +18,10 @@ Cli = Callable[..., Done]
 
 
 @pytest.fixture
-def snapshot(cli: Cli) -> str:
-    assert cli("new", "b").code == 0
-    assert (
-        cli(
-            "run",
-            "b",
-            "--",
-            "sh",
-            "-c",
-            "echo x > x; mkdir -p .github/workflows; echo y > .github/workflows/a.yml",
-        ).code
-        == 0
-    )
-    return str(json.loads(cli("propose", "b", "--json").out)["snapshot"]["id"])
+def snapshot(repo: Path) -> str:
+    engine = ran(repo, "echo x > x; mkdir -p .github/workflows; echo y > .github/workflows/a.yml")
+    engine.propose("b")
+    return engine.review("b").snapshot.id
 
 
 def test_yes_applies_what_was_named(snapshot: str, repo: Path, cli: Cli) -> None:

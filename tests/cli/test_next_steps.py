@@ -37,11 +37,13 @@ def test_a_run_whose_keeper_died_names_a_command_that_works(cli: Cli, repo: Path
         cloche_argv("run", "b", "--", "sleep", "300"), cwd=repo, stderr=subprocess.PIPE, text=True
     )
     paths = Engine(repo).find("b")
-    support.wait_until(lambda: bool(Engine(repo).processes("b")), "the command runs")
+    support.wait_until(
+        lambda: [row.command for row in Engine(repo).processes("b")] == ["sleep 300"], "the command runs"
+    )
     keeper = liveness.read(paths).keeper
     assert keeper is not None
     os.kill(keeper.pid, signal.SIGKILL)
-    _, said = running.communicate(timeout=20)
+    _, said = running.communicate(timeout=60)
     step = note(Done(running.returncode, "", said))
     assert step == "cloche status b"
     ok(cli(*shlex.split(step)[1:]))

@@ -169,7 +169,11 @@ def test_no_commit_object_breaks_its_reader(data: bytes) -> None:
         assert found.message in start + data
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(st.data())
 def test_a_damaged_pack_is_refused_whole(forge: Forge, data: st.DataObject) -> None:
     text, made = good(forge)

@@ -78,6 +78,35 @@ def test_a_series_is_applied_by_git_am_with_the_same_trees_messages_and_authors(
     assert support.git(fresh, *shown) == support.git(repo, *shown)
 
 
+def test_a_series_warns_of_what_only_mails_on_the_way_hold(cli: Cli, repo: Path) -> None:
+    worked(
+        cli,
+        "mails",
+        "set -e; git config user.name A; git config user.email a@x\n"
+        "echo secret > key; git add key; git commit -qm 'Add key'\n"
+        "git rm -q key; echo one > one; git add one; git commit -qm 'Take\u200b it away'\n"
+        "echo two > one; git commit -qam 'Two'\n",
+    )
+    said = [
+        "2 versions of files are in the mails and not in the proposal: key in mail 1, one in mail 2",
+        "mail 2: its message or who made it holds U+200B ZERO WIDTH SPACE",
+    ]
+    out = repo.parent / "out"
+    plain = ok(cli("export", "mails", "--out", str(out), "--series"))
+    assert [line for line in plain.err.splitlines() if "warn" in line] == [f"warn: {one}" for one in said]
+    told = json.loads(ok(cli("export", "mails", "--out", str(out), "--series", "--force", "--json")).out)
+    assert [(row["id"], row["reason"]) for row in told["warnings"]] == [("commits", one) for one in said]
+    assert all(one in (out / "report.md").read_text() for one in said)
+    receipt = json.loads((out / "receipt.json").read_text())
+    assert [row["reason"] for row in receipt["checks"] if row["id"] == "commits"] == said
+    again = ok(cli("review", str(out), "--json"))
+    judged = json.loads(again.out)["bundle"]["judged"]
+    checks = {one["row"]["reason"]: one["when"] for one in judged if one["row"]["id"] == "commits"}
+    assert checks == dict.fromkeys(said, "same")
+    one = json.loads(ok(cli("export", "mails", "--out", str(out), "--force", "--json")).out)
+    assert one["warnings"] == [] and "in the mails" not in (out / "report.md").read_text()
+
+
 def test_commits_are_merged_where_the_branch_moved_and_the_apply_can_be_undone(cli: Cli, repo: Path) -> None:
     worked(cli, "moved")
     head = commits_of(cli, "moved")["head"]

@@ -215,7 +215,11 @@ def test_files_are_named_by_harmless_words(agent: Agent) -> None:
     assert len(named(b"x" * 1000)) < 70
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     body=st.text(max_size=60).map(lambda text: text.encode("utf-8", "replace").replace(b"\0", b"")),
     content=st.binary(max_size=80),

@@ -317,7 +317,7 @@ VALUES = st.recursive(
 
 
 @given(data=st.data())
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_a_changed_document_is_a_review_or_a_value_error(world: World, data: Any) -> None:
     whole, patch, snapshot = cached(world)
     whole = json.loads(json.dumps(whole))

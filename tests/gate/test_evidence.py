@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.evidence.chain import GENESIS
-from backends.gate.evidence import locks
+from backends.gate.evidence import locks, runs, told
 from backends.gate.evidence.bulk import Attributes, bulk_of
-from backends.gate.evidence.commands import is_test
-from backends.gate.evidence.witness import covers, inner_tests, outside_of, witness
+from backends.gate.evidence.runs import inner_tests
+from backends.gate.evidence.witness import covers, outside_of, witness
 from backends.snapshots import JournalRecord
+from backends.snapshots_evidence import InnerEnd, InnerRun, InnerTest
+from backends.testruns import interprets, is_test, may_be
 
 # ----------------------------------------------------------------------------------------------- test runs
 
@@ -184,6 +187,10 @@ def record(time: float, kind: str, **data: object) -> JournalRecord:
     return JournalRecord(1, time, kind, data, GENESIS)
 
 
+def started(time: float, *argv: str, **data: object) -> JournalRecord:
+    return record(time, "exec", argv=list(argv), path=argv[0], **data)
+
+
 def journal() -> list[JournalRecord]:
     return [
         record(10.0, "transition", **{"from": "idle", "to": "running"}),
@@ -199,12 +206,17 @@ def journal() -> list[JournalRecord]:
     ]
 
 
+def inner(kept: dict[str, Any], last: float | None = None) -> tuple[InnerTest, ...]:
+    kept = json.loads(json.dumps(kept))
+    return inner_tests(kept, lambda began, ended: covers(last, began, ended))
+
+
 def test_a_file_that_changed_outside_of_every_session_is_named() -> None:
     changed = {b"in": 15.0, b"between": 25.0, b"after": 50.0, b"gone": None, b"edge": 31.05}
     kept = json.loads(json.dumps(witness(journal(), changed)))
     assert [(one.path, one.alive) for one in outside_of(kept)] == [(b"after", False), (b"between", True)]
     assert (kept["last"], kept["untimed"], kept["more"], kept["since"]) == (50.0, 1, 0, 0.0)
-    assert [(one.argv, one.times) for one in inner_tests(kept)] == [(("npm", "test"), 2)]
+    assert [(one.argv, one.times) for one in inner(kept)] == [(("npm", "test"), 2)]
 
 
 def test_a_session_whose_end_was_never_written_ends_with_the_box() -> None:
@@ -215,7 +227,7 @@ def test_a_session_whose_end_was_never_written_ends_with_the_box() -> None:
 
 def test_a_new_base_begins_anew() -> None:
     kept = witness([*journal(), record(45.0, "base", base="x")], {})
-    assert kept["since"] == 45.0 and kept["tests"] == [] and kept["last"] is None
+    assert kept["since"] == 45.0 and kept["runs"] == [] and kept["last"] is None
 
 
 def test_a_flood_of_files_is_counted() -> None:
@@ -225,6 +237,137 @@ def test_a_flood_of_files_is_counted() -> None:
     assert len(json.dumps(long)) < 32 << 10 and len(long["outside"]) + long["more"] == 100
     words = [record(1.0, "exec", argv=["pytest", *["x" * 10_000] * 100, str(n)]) for n in range(100)]
     assert len(json.dumps(witness(words, {}))) < 64 << 10
+
+
+INIT = ("launch", {"init": [40, 1], "not_observed": []})
+
+
+def runs_of(*records: JournalRecord) -> dict[str, Any]:
+    return witness([record(1.0, INIT[0], **INIT[1]), *records], {})
+
+
+def ended(time: float, number: int, status: int | None, **data: object) -> JournalRecord:
+    return record(time, "test-end", test=number, pid=7, argv=[], status=status, **data)
+
+
+def test_runs_inside_have_the_end_of_their_own_process_in_whatever_order_they_end() -> None:
+    kept = runs_of(
+        started(10.0, "pytest", "-q", test=1, at=9.9, parent=50),
+        started(11.0, "pytest", "-q", test=2, parent=50),
+        started(12.0, "pytest", "-q", test=3, parent=50),
+        ended(13.0, 3, 0, at=12.5),
+        ended(14.0, 1, 1 << 8),
+        ended(15.0, 2, 139),
+    )
+    (one,) = inner(kept, last=11.5)
+    assert (one.argv, one.times) == (("pytest", "-q"), 3)
+    assert one.ends == (
+        InnerEnd(0, "", "", 1), InnerEnd(1, "", "", 1), InnerEnd(139, "SIGSEGV", "", 1)
+    )  # fmt: skip
+    assert one.last == InnerRun(0, "", "", 0.5, "after")
+    assert told.inner_words(one) == (
+        "1 exit 0, 1 exit 1, 1 SIGSEGV; the last: exit 0, 0.5 s, after the last change"
+    )
+
+
+def test_a_chain_of_programs_is_one_run_under_the_name_of_its_test() -> None:
+    kept = runs_of(
+        started(10.0, "sh", "-c", "exec npm test", test=1),
+        started(10.1, "npm", "test", test=1),
+        started(10.2, "node", "/usr/bin/npm", "test", test=1),
+        ended(11.0, 1, 2 << 8, ran=["true", "--so"]),
+    )
+    (one,) = inner(kept)
+    assert (one.argv, one.times, one.ends) == (("npm", "test"), 1, (InnerEnd(2, "", "", 1),))
+    assert one.last is not None and one.last.ran == ("true", "--so")
+    assert told.inner_words(one) == "exit 2, 1.0 s, of what it executed in the end: true --so"
+
+
+def test_a_sessions_own_run_is_no_run_inside_and_the_same_words_again_are() -> None:
+    kept = runs_of(
+        record(9.0, "session-start", session=1, argv=["make", "test"]),
+        started(9.5, "make", "test", test=1, parent=50),  # of another session's process, just then
+        started(10.0, "make", "test", test=2, parent=40),
+        started(10.1, "pytest", test=3, parent=60),
+        ended(11.0, 3, 0),
+        ended(11.1, 2, 0),
+        record(11.2, "session-exit", session=1, exit=0),
+        started(12.0, "make", "test", test=4, parent=40),  # an orphan
+        ended(13.0, 4, 9),
+        ended(14.0, 1, 0),
+    )
+    found = {one.argv: one for one in inner(kept)}
+    assert set(found) == {("make", "test"), ("pytest",)}
+    assert found["make", "test"].ends == (InnerEnd(137, "SIGKILL", "", 1), InnerEnd(0, "", "", 1))
+
+
+def test_an_end_that_is_not_known_says_why() -> None:
+    kept = runs_of(
+        started(1.0, "pytest", test="512 others were followed at that time"),
+        started(2.0, "tox", test=1),
+        ended(3.0, 1, None, why="the kernel does not tell, which needs Linux 6.15"),
+        started(4.0, "go", "test", test=2),
+        record(5.0, "keeper-lost"),
+        record(5.5, "launch", init=[90, 1], not_observed=[["execs", "not seen here"], ["dns", "x"]]),
+        started(6.0, "npm", "test", test=1),
+        started(7.0, "jest"),
+        record(8.0, "lost", what="execs", count=3),
+        record(8.0, "lost", what="opens", count=9),
+    )
+    whys = {one.argv[0]: one.ends for one in inner(kept)}
+    assert whys == {
+        "pytest": (InnerEnd(None, "", "512 others were followed at that time", 1),),
+        "tox": (InnerEnd(None, "", "the kernel does not tell, which needs Linux 6.15", 1),),
+        "go": (InnerEnd(None, "", runs.KEEPER, 1),),
+        "npm": (InnerEnd(None, "", runs.BEFORE, 1),),
+        "jest": (InnerEnd(None, "", runs.EARLIER, 1),),
+    }
+    assert kept["unseen"] == ["not seen here", "3 programs were started that could not be looked at"]
+
+
+def test_a_proposal_that_was_frozen_before_ends_were_recorded_says_so() -> None:
+    (one,) = inner({"tests": [[["pytest"], 2]]})
+    assert one == InnerTest(("pytest",), 2, (InnerEnd(None, "", runs.EARLIER, 2),))
+    assert told.inner_words(one).startswith("2 end not recorded: the version of Cloche")
+
+
+def test_many_ends_and_commands_are_bounded_and_counted() -> None:
+    many = [started(1.0, "pytest", str(n), test=n) for n in range(runs.MOST_TESTS + 30)]
+    kept = runs_of(*many, *(ended(2.0, n, 0) for n in range(runs.MOST_TESTS + 30)))
+    assert len(inner(kept)) == runs.MOST_TESTS and kept["more_runs"] == 30
+    codes = [one for n in range(256) for one in (started(1.0, "tox", test=n), ended(2.0, n, n << 8))]
+    (one,) = inner(runs_of(*codes))
+    assert one.times == 256 == sum(end.times for end in one.ends)
+    assert len(one.ends) == runs.MOST_ENDS + 1 and one.ends[-1].why == runs.OTHER
+
+
+WORDS = (
+    "sh bash -c -lc pytest npm run test t make check cd x && ; python -m node --test ./run_tests.sh cargo go",
+    "mvn verify env X=1 echo tox jest :app:t t:unit gradle uv timeout 60 coverage unittest doctest ls",
+)
+PLAIN = st.lists(st.sampled_from(" ".join(WORDS).split()), max_size=7)
+
+
+@given(PLAIN, st.booleans())
+def test_what_may_be_a_test_run_covers_all_that_are(words: list[str], script: bool) -> None:
+    argv = ["sh", "-c", " ".join(words)] if script else words
+    assert may_be(argv) or not is_test(argv)
+
+
+@pytest.mark.parametrize(
+    ("argv", "script", "said"),
+    [
+        (["python3", "./pytest", "-q"], ["./pytest", "-q"], True),
+        (["/usr/bin/env", "python3", "/usr/bin/pytest"], ["pytest"], True),
+        (["node", "/usr/lib/npm-cli.js", "test"], ["npm", "test"], False),
+        (["node", "/usr/bin/npm", "test"], ["npm", "test"], True),
+        (["true", "pytest"], ["pytest"], False), ([], ["pytest"], False), (["sh"], [], False),
+    ],
+)  # fmt: skip
+def test_an_interpreter_is_known_by_the_script_that_it_is_given(
+    argv: list[str], script: list[str], said: bool
+) -> None:
+    assert interprets(argv, script) is said
 
 
 @pytest.mark.parametrize(

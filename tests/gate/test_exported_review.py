@@ -39,6 +39,8 @@ from backends.snapshots_bundle import ONLY_NOW, BundleView
 from backends.snapshots_evidence import (
     Bulk,
     Dependency,
+    InnerEnd,
+    InnerRun,
     InnerTest,
     LockFile,
     Outside,
@@ -86,11 +88,16 @@ def told(world: World, tree: str) -> ReviewView:
         4.0, True,
     )  # fmt: skip
     evidence = ProposalEvidence(
-        (Ran(1, (ESCAPE,), True, 0, 1.5, "after"),), (InnerTest((ESCAPE,), 2),), 9.0, 1,
+        (Ran(1, (ESCAPE,), True, 0, 1.5, "after"),), (
+            InnerTest(
+                (ESCAPE,), 2, (InnerEnd(0, "", "", 1), InnerEnd(None, "", ESCAPE, 1)),
+                InnerRun(137, "SIGKILL", "", 1.0, "after", (ESCAPE,)),
+            ),
+        ), 9.0, 1,
         (Outside(path, 3.0, False),), 4, None,
         (LockFile(path, 1, 0, 0, 0, (Dependency(ESCAPE, "added", "", "1"),), ""),),
         (Secret(path, 3, ESCAPE, ESCAPE, True),), ((path, ESCAPE),), (Bulk(path, "generated", ESCAPE),),
-        ESCAPE,
+        ESCAPE, 5, (ESCAPE,),
     )  # fmt: skip
     comment = ReviewComment(1, path, "k", "new", 1, ESCAPE, ESCAPE, ESCAPE, 5.0)
     progress = ReviewProgress(
@@ -252,7 +259,11 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_a_receipt_with_anything_in_any_place_is_read_or_a_misfit(bundle: Path, data: st.DataObject) -> None:
     receipt = json.loads((bundle / "receipt.json").read_bytes())
     patch = (bundle / "patch.diff").read_bytes()
@@ -423,6 +434,32 @@ def test_a_single_file_is_reviewed_as_the_folder_is(world: World, tmp_path: Path
 
 
 # ---------------------------------------------------------------------------------------------------- series
+
+
+def test_what_only_mails_hold_is_told_where_the_receipt_says_nothing_of_it(
+    world: World, tmp_path: Path
+) -> None:
+    agent = Agent(world)
+    agent.commit(b"one\n", {b"a": b"a\n", b"k": b"secret\n"})
+    agent.commit(b"same\n", {b"k": b"other\n"})
+    agent.commit(b"back\n", {b"k": b"secret\n"})
+    (agent.place / "k").unlink()
+    agent.commit(b"two\xe2\x80\xae\n", {b"b": b"b\n"})
+    world.git("fetch", "-q", str(agent.place), "HEAD")
+    out = tmp_path / "out"
+    tree = world.git("rev-parse", "FETCH_HEAD^{tree}")
+    export(world.paths, world.review(tree), out, series=agent.series())
+    found = review(out, world.source)
+    assert verdicts(found)["series"] == "ok"
+    rows = [(one.row.verdict, one.row.reason, one.when) for one in found.judged if one.row.id == "commits"]
+    assert rows == [
+        (
+            "warn",
+            "2 versions of files are in the mails and not in the proposal: k in mail 1, k in mail 2",
+            "only now",
+        ),
+        ("warn", "mail 4: its message or who made it holds U+202E RIGHT-TO-LEFT OVERRIDE", "only now"),
+    ]
 
 
 def test_mails_that_do_not_make_what_the_patch_makes_fail(world: World, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A source repository, a box's quarantine borrowing its objects, and proposals made of plain trees.
 
-The trees are built with Git plumbing that checks no names, as a hostile box could.
+The trees are written without Git, which would check names, as a hostile box could.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from backends.snapshots import BoxRow, CheckRow, DiffStat, ReviewView, SnapshotI
 from backends.trees import diff, quarantine
 from backends.trees.git import Git
 from backends.trees.values import Source
-from tests import support
+from tests import repositories, support
 
 Tree = Mapping[bytes, "Node"]
 Node = bytes | tuple[int, bytes] | Tree  # a plain file, a mode and content (gitlinks: an id), a folder
@@ -34,8 +34,7 @@ class World:
     def __init__(self, root: Path, files: Mapping[str, bytes] | None = None) -> None:
         self.repo = support.make_repo(root / "repo", files)
         self.source = Source(str(self.repo), str(self.repo / ".git"), str(self.repo / ".git"))
-        self.base = self.git("rev-parse", "HEAD")
-        self.base_tree = self.git("rev-parse", "HEAD^{tree}")
+        self.base, self.base_tree = self.git("rev-parse", "HEAD", "HEAD^{tree}").split()
         self.paths = BoxPaths(state_dir() / "repo-0123456789" / "box")
         self.paths.root.mkdir(parents=True, mode=0o700)
         self.paths.policy.write_bytes(canonical(POLICY) + b"\n")
@@ -48,6 +47,19 @@ class World:
 
     def tree(self, nodes: Tree) -> str:
         """A tree object of the quarantine with exactly these entries, whatever they are called."""
+        return self._tree(self._lines(nodes))
+
+    def changed(self, nodes: Tree) -> str:
+        """The base's tree with the top entries of ``nodes`` added or replaced."""
+        kept = []
+        for line in self.quarantine.run("ls-tree", "-z", self.base_tree).split(b"\0")[:-1]:
+            facts, name = line.split(b"\t", 1)
+            mode, _, oid = facts.split()
+            if name not in nodes:
+                kept.append(b"%o %s\0%s" % (int(mode, 8), name, bytes.fromhex(oid.decode())))
+        return self._tree(kept + self._lines(nodes))
+
+    def _lines(self, nodes: Tree) -> list[bytes]:
         lines: list[bytes] = []
         for name, node in nodes.items():
             if isinstance(node, Mapping):
@@ -58,38 +70,17 @@ class World:
                 mode, content = node if isinstance(node, tuple) else (0o100644, node)
                 oid = blob(self.quarantine, content)
             lines.append(b"%o %s\0%s" % (mode, name, bytes.fromhex(oid)))
-        lines.sort(key=lambda line: line.split(b" ", 1)[1].split(b"\0")[0] + b"/" * line.startswith(b"40000"))
-        args = ("hash-object", "-w", "-t", "tree", "--literally", "--stdin")
-        return self.quarantine.run(*args, input=b"".join(lines)).decode().strip()
+        return lines
 
-    def changed(self, nodes: Tree) -> str:
-        """The base's tree with the top entries of ``nodes`` added or replaced."""
-        kept: dict[bytes, Node] = {}
-        for line in self.quarantine.run("ls-tree", "-z", self.base_tree).split(b"\0"):
-            if line:
-                facts, name = line.split(b"\t", 1)
-                mode, kind, oid = facts.split()
-                kept[name] = self._node(kind, int(mode, 8), oid.decode())
-        return self.tree({**kept, **nodes})
+    def _tree(self, lines: list[bytes]) -> str:
+        lines.sort(key=lambda line: line.split(b" ", 1)[1].split(b"\0")[0] + b"/" * line.startswith(b"40000"))
+        return repositories.loose(self.quarantine.git_dir, "tree", b"".join(lines))
 
     def without(self, *names: bytes) -> str:
         """The base's tree without some top entries."""
         text = self.quarantine.run("ls-tree", "-z", self.base_tree).split(b"\0")
         kept = [line for line in text if line and line.split(b"\t", 1)[1] not in names]
         return self.quarantine.run("mktree", "-z", input=b"\0".join(kept) + b"\0").decode().strip()
-
-    def _node(self, kind: bytes, mode: int, oid: str) -> Node:
-        if kind == b"blob":
-            return mode, self.quarantine.run("cat-file", "blob", oid)
-        if kind == b"commit":
-            return mode, oid.encode()
-        inner: dict[bytes, Node] = {}
-        for line in self.quarantine.run("ls-tree", "-z", oid).split(b"\0"):
-            if line:
-                facts, name = line.split(b"\t", 1)
-                mode_, kind_, oid_ = facts.split()
-                inner[name] = self._node(kind_, int(mode_, 8), oid_.decode())
-        return inner
 
     def checks(self, tree: str) -> tuple[CheckRow, ...]:
         return run_checks(self.quarantine, self.base_tree, tree)
@@ -135,7 +126,7 @@ class World:
 
 
 def blob(git: Git, content: bytes) -> str:
-    return git.run("hash-object", "-w", "--stdin", input=content).decode().strip()
+    return repositories.loose(git.git_dir, "blob", content)
 
 
 def refused(rows: tuple[CheckRow, ...]) -> set[tuple[str, bytes | None]]:

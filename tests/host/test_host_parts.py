@@ -6,19 +6,21 @@ import os
 import re
 import socket
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends import injected
-from backends.host import cache, causes, conditions, proofs_inside, reference, switches, tools
+from backends import injected, tiers
+from backends.host import cache, causes, conditions, probes, proofs_inside, reference, switches, tools
 from backends.keeper import init_proofs
 from backends.kernel import rlimits
 from backends.kernel.denied import DeniedCall
 from backends.kernel.syscalls import NUMBERS
 from backends.snapshots_host import Fact, Proof
-from backends.tiers import remedies
+from backends.tiers import remedies, starting
+from backends.tiers.protocol import LaunchSpec
 from tests import support
 
 
@@ -162,3 +164,18 @@ def test_every_proof_of_a_probe_can_fail(monkeypatch: pytest.MonkeyPatch, tmp_pa
                 continue
             passed.append(ident)
     assert passed in ([], ["tiocsti"]), "a host may forbid TIOCSTI by itself (dev.tty.legacy_tiocsti)"
+
+
+def test_the_groups_of_a_probe_tell_whose_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever takes away what killed probes left has to know which of them live."""
+    named: list[str] = []
+
+    def launch(spec: LaunchSpec) -> NoReturn:
+        named.append(starting._group_name(spec))
+        raise OSError("that is enough")
+
+    tier = tiers.get("process")
+    monkeypatch.setattr(type(tier), "launch", lambda _self, spec: launch(spec))
+    with pytest.raises(OSError, match="that is enough"):
+        probes.under(tier, probes._policy("process"))
+    assert re.fullmatch(rf"probe-{os.getpid()}-{support.start_time(os.getpid())}-probe-[0-9a-f]+", named[0])

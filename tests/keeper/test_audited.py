@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import struct
@@ -39,16 +40,24 @@ def switch(on: bool) -> None:
 
 @contextlib.contextmanager
 def told() -> Iterator[str]:
-    """The host's audit on, as it was afterwards. Gives why Landlock's records cannot be had all the same."""
-    why = audit.unavailable(landlock.abi())
-    if "audit is off" not in why:
-        yield why
-        return
-    switch(True)
-    try:
+    """The host's audit on, as it was afterwards. Gives why Landlock's records cannot be had all the same.
+
+    It is the whole host's, so one test at a time: another one's end would turn it off in the middle of this.
+    """
+    if os.geteuid() != 0:
         yield audit.unavailable(landlock.abi())
-    finally:
-        switch(False)
+        return
+    with open("/run/cloche-test-audit", "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        why = audit.unavailable(landlock.abi())
+        if "audit is off" not in why:
+            yield why
+            return
+        switch(True)
+        try:
+            yield audit.unavailable(landlock.abi())
+        finally:
+            switch(False)
 
 
 def rows(keeper: KeeperClient) -> dict[tuple[str, str, str], int]:

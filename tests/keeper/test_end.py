@@ -84,9 +84,11 @@ def test_a_killed_keeper_takes_its_box_along_at_once(home: Home, box: BoxPaths) 
     Running(keeper, ["/bin/sh", "-c", STUBBORN]).read(b"up\n")
     known = [*tree(keeper), init_of(box)]
     before = sorted(path.name for path in box.tree.iterdir())
-    os.kill(keeper_of(box).pid, signal.SIGKILL)
+    owner = keeper_of(box)
+    os.kill(owner.pid, signal.SIGKILL)
     wait_until(lambda: survivors(known) == [], "the whole tree is gone", timeout=20)  # they sleep for 300 s
     keeper.close()
+    assert liveness.wait_gone(owner, 60)  # its files were closed before it was gone
     assert sorted(path.name for path in box.tree.iterdir()) == before
     assert list(box.mount.iterdir()) == []
     assert mounts_below(box.root) == []
@@ -143,11 +145,11 @@ def test_sigterm_ends_keeper_and_box_in_order(box: BoxPaths) -> None:
 def test_the_keeper_leaves_some_time_after_the_last_process(
     home: Home, monkeypatch: pytest.MonkeyPatch, box: BoxPaths
 ) -> None:
-    monkeypatch.setenv("CLOCHE_LINGER", "0.4")
+    monkeypatch.setenv("CLOCHE_LINGER", "2")
     keeper = client.start(box)
     sh(keeper, "(until [ -e /work/over ]; do sleep 0.05; done &) ; exit 0")
     owner = keeper_of(box)
-    time.sleep(0.9)
+    time.sleep(2.5)
     assert liveness.alive(owner), "a background process keeps the box alive"
     (box.tree / "over").touch()
     assert liveness.wait_gone(owner, 60)
@@ -156,7 +158,7 @@ def test_the_keeper_leaves_some_time_after_the_last_process(
 
 
 def test_wall_limit_gives_124_and_kills_what_the_session_left(home: Home) -> None:
-    paths = boxes.make(policy=boxes.limited(wall=3))
+    paths = boxes.make(policy=boxes.limited(wall=5))
     with boxes.started(paths) as keeper:
         running = Running(keeper, ["/bin/sh", "-c", STUBBORN])
         running.read(b"up\n")
@@ -167,19 +169,19 @@ def test_wall_limit_gives_124_and_kills_what_the_session_left(home: Home) -> Non
         assert sh(keeper, "echo the box lives").out == b"the box lives\n"
         rows = keeper.call("tally")["rows"]
         assert [(one["kind"], one["rule"], one["count"]) for one in rows] == [
-            ("limit", "resources.wall = 3 s", 1)
+            ("limit", "resources.wall = 5 s", 1)
         ]
     assert boxes.records(paths, "session-exit")[0]["exit"] == 124
 
 
 def test_wall_limit_spares_the_other_sessions(home: Home) -> None:
-    paths = boxes.make(policy=boxes.limited(wall=4))
+    paths = boxes.make(policy=boxes.limited(wall=8))
     with boxes.started(paths) as keeper:
         early = Running(keeper, ["/bin/sh", "-c", "(setsid sleep 60 &) ; echo up; sleep 60"])
         early.read(b"up\n")
         wait_until(lambda: len(tree(keeper)) == 3, "both sleep")
         known = tree(keeper)
-        time.sleep(1.5)  # so much later the limit reaches the other one
+        time.sleep(4)  # so much later the limit reaches the other one
         script = "(sleep 60 > /dev/null 2>&1 &) ; echo up; read line; echo fine"
         late = Running(keeper, ["/bin/sh", "-c", script])
         late.read(b"up\n")
@@ -192,7 +194,7 @@ def test_wall_limit_spares_the_other_sessions(home: Home) -> None:
 
 
 def test_wall_limit_reaches_a_daemon_whose_session_ended(home: Home) -> None:
-    paths = boxes.make(policy=boxes.limited(wall=2))
+    paths = boxes.make(policy=boxes.limited(wall=4))
     with boxes.started(paths) as keeper:
         assert sh(keeper, "(setsid sleep 60 > /dev/null 2>&1 &) ; exit 0").exit == 0
         assert len(tree(keeper)) == 1
@@ -200,7 +202,7 @@ def test_wall_limit_reaches_a_daemon_whose_session_ended(home: Home) -> None:
 
 
 def test_a_process_that_hides_its_session_ends_with_the_limit_of_any(home: Home) -> None:
-    paths = boxes.make(policy=boxes.limited(wall=2))
+    paths = boxes.make(policy=boxes.limited(wall=4))
     with boxes.started(paths) as keeper:
         hidden = "import ctypes,os,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
         hidden += "os.execve('/bin/sleep', ['sleep', '60'], {})\n"
@@ -214,7 +216,7 @@ def test_a_process_that_hides_its_session_ends_with_the_limit_of_any(home: Home)
 @pytest.mark.parametrize("said", ["77", "2", "1"])
 def test_a_process_that_names_another_session_ends_with_its_own(home: Home, said: str) -> None:
     """Only who proves to belong elsewhere is spared; what a process says of itself is no proof."""
-    paths = boxes.make(policy=boxes.limited(wall=4))
+    paths = boxes.make(policy=boxes.limited(wall=8))
     with boxes.started(paths) as keeper:
         liar = f"(setsid env CLOCHE_SESSION={said} sleep 60 > /dev/null 2>&1 &); echo up; sleep 60"
         first = Running(keeper, ["/bin/sh", "-c", liar])
@@ -222,7 +224,7 @@ def test_a_process_that_names_another_session_ends_with_its_own(home: Home, said
         wait_until(lambda: len(tree(keeper)) == 3, "both sleep")
         known = tree(keeper)
         shown = {one["session"] for one in keeper.call("processes")["processes"]}
-        time.sleep(1.5)  # so much later the limit reaches the other one
+        time.sleep(4)  # so much later the limit reaches the other one
         other = Running(keeper, ["/bin/sh", "-c", "sleep 60 & echo up; read line; echo fine"])
         other.read(b"up\n")
         spared = [one for one in tree(keeper) if one not in known]

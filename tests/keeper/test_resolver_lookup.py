@@ -217,11 +217,16 @@ def wait(done: Callable[[], bool], patience: float = 30.0) -> None:
 
 
 def test_a_lookup_that_hangs_ends_by_its_alarm_and_the_helper_lives() -> None:
-    mine, child = stuck(1)
+    mine, child = stuck(3)
     with mine:
-        wait(lambda: bool(children(child.pid)))
-        (running,) = children(child.pid)
-        wait(lambda: gone(running))
+        seen: list[int] = []
+
+        def runs() -> bool:
+            seen[:] = seen or children(child.pid)  # it may have ended when it is looked for again
+            return bool(seen)
+
+        wait(runs)
+        wait(lambda: all(map(gone, seen)))
         assert child.poll() is None
     assert child.wait(30) == -signal.SIGKILL
 

@@ -207,7 +207,7 @@ def test_a_layer_that_is_changed_after_it_was_known_starts_no_box(
     """S10, with a zygote: the run is refused, and the next one has the base again."""
     pid = only()
     (name,) = layers.used(engine.find("a"))
-    time.sleep(0.02)
+    time.sleep(0.05)
     CHANGED[how](layers.root() / name / "tree")
     with pytest.raises(Refused) as raised:
         engine.run("a", ["/bin/true"], streams=streams)

@@ -231,7 +231,7 @@ def permits_no_more(new: Policy, old: Policy) -> bool:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None)
 @given(name=st.sampled_from(["default", "agent", "review", "wide"]), data=st.data())
 def test_no_foreign_file_ever_widens_a_policy(home: Home, name: str, data: st.DataObject) -> None:
     (home.home / ".ssh").mkdir(exist_ok=True)

@@ -24,7 +24,7 @@ from tests.workbench.stage import Play, play
 from tests.workbench.test_outside import inert
 from widgets.pane import BoxPane
 
-pytestmark = [pytest.mark.flow, pytest.mark.real]
+pytestmark = [pytest.mark.flow, pytest.mark.real, pytest.mark.usefixtures("kept")]
 
 LATER = {b"text/crlf", b"x[/]y", b"link", b"tale.txt", b"shared.txt"}
 """Good files that are left for another day: rejected, or not decided."""

@@ -17,6 +17,7 @@ from tests.review.acting import BOX, Scene
 from tests.workbench.test_tmux import Tmux, workbench
 
 pytestmark = [
+    pytest.mark.usefixtures("kept"),
     pytest.mark.terminal,
     pytest.mark.flow,
     pytest.mark.real,

@@ -19,6 +19,8 @@ pytestmark = pytest.mark.boundary
 
 HOST_SECRET = b"HOST-SECRET-4d1f"
 RENAME_EXCHANGE = 2
+# The reader is confined alike whoever runs it; the second run has to see it race, not to count as high again.
+SNAPSHOTS = 150 if os.geteuid() == 0 else 50
 
 # Swaps pairs of names as fast as it can until its input ends: renameat2(2) with RENAME_EXCHANGE.
 RACER = """
@@ -79,7 +81,7 @@ def test_nested_repositories_run_nothing_on_the_host(tmp_path: Path, make_box: M
 
 
 def test_swapped_names_leak_nothing_and_hang_nothing(box: Box, tmp_path: Path) -> None:
-    """S2: files, links to host files, pipes and folders trade places while 150 snapshots are taken."""
+    """S2: files, links to host files, pipes and folders trade places while snapshots are taken."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_bytes(HOST_SECRET)
@@ -101,9 +103,11 @@ def test_swapped_names_leak_nothing_and_hang_nothing(box: Box, tmp_path: Path) -
     assert racer.stdout.readline() == b"ready\n"
     kinds: set[bytes] = set()
     try:
-        for _ in range(150):
+        end, count = time.monotonic() + 60, 0
+        while count < 150 or (len(kinds) < 2 and time.monotonic() < end):
             taken = box.snapshot(seconds=20.0)
             kinds.update(row.split(b" ", 1)[0] for row in listed(box, taken.tree, "a"))
+            count += 1
     finally:
         racer.stdin.close()
         racer.wait()

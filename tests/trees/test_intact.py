@@ -53,7 +53,7 @@ def learn(known: Intact, box: Layered) -> frozenset[str]:
     settle(known)
     found = known.among(box.paths)
     assert str(files(box)) in found
-    time.sleep(0.02)  # a change in the clock tick of the seal would have the times of before
+    time.sleep(0.05)  # a change in the clock tick of the seal would have the times of before
     return found
 
 
@@ -171,7 +171,7 @@ def test_a_change_is_found_and_the_next_launch_refuses_by_comparing(
 
 def test_a_change_before_it_was_known_is_found(repo: Path, make_layered: MakeLayered, known: Intact) -> None:
     box = make_layered(repo)
-    time.sleep(0.02)
+    time.sleep(0.05)
     in_place(files(box))
     known.among(box.paths)
     settle(known)
@@ -180,7 +180,7 @@ def test_a_change_before_it_was_known_is_found(repo: Path, make_layered: MakeLay
 
 def test_a_change_while_it_is_compared_is_found(repo: Path, make_layered: MakeLayered, known: Intact) -> None:
     box = make_layered(repo)
-    time.sleep(0.02)
+    time.sleep(0.05)
     known.among(box.paths)
     descriptor = known.begin()
     assert descriptor is not None

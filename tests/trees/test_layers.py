@@ -220,7 +220,7 @@ POISONS = ("content", "replaced", "added", "gone", "mode")
 def test_every_change_of_a_layer_breaks_its_seal(repo: Path, make_layered: MakeLayered, how: str) -> None:
     box = make_layered(repo)
     assert sealed(box) is None
-    time.sleep(0.02)  # a change in the clock tick of the seal would have the times of before
+    time.sleep(0.05)  # a change in the clock tick of the seal would have the times of before
     poison(layers.root() / box.base.tree / "tree" / "src" / "add.py", how)
     found = sealed(box)
     assert found is not None
@@ -240,7 +240,7 @@ def test_a_torn_or_missing_seal_is_broken(repo: Path, make_layered: MakeLayered)
 
 def test_a_poisoned_layer_is_refused_named_and_made_anew(repo: Path, make_layered: MakeLayered) -> None:
     box = make_layered(repo)
-    time.sleep(0.02)
+    time.sleep(0.05)
     poison(layers.root() / box.base.tree / "tree" / "src" / "add.py", "content")
     with pytest.raises(Refused) as raised:
         verification.Verification(box.paths, box.base.tree).result()

@@ -10,6 +10,8 @@ from backends.snapshots import Acknowledgement, CheckRow, ReviewProgress, Review
 from backends.snapshots_evidence import (
     Bulk,
     Dependency,
+    InnerEnd,
+    InnerRun,
     InnerTest,
     LockFile,
     Outside,
@@ -29,7 +31,16 @@ FOUND = ProposalEvidence(
         Ran(1, ("claude", "--resume"), False, 0, 700.0, "during"),
         Ran(2, ("npm", "test"), True, 1, 41.0, "before"),
     ),
-    inner=(InnerTest(("pytest", "-q"), 3),),
+    inner=(
+        InnerTest(
+            ("pytest", "-q"),
+            3,
+            (InnerEnd(0, "", "", 2), InnerEnd(137, "SIGKILL", "", 1)),
+            InnerRun(0, "", "", 2.0, "after"),
+        ),
+        InnerTest(("tox",), 1, (InnerEnd(None, "", "it went unseen", 1),)),
+        InnerTest(("make", "test"), 1, (InnerEnd(1, "", "", 1),), InnerRun(1, "", "", 3.0, "", ("true",))),
+    ),
     last_change=100.0,
     untimed=2,
     outside=(Outside(b"src/planted.ts", 99.0, False),),
@@ -58,6 +69,8 @@ FOUND = ProposalEvidence(
     unsearched=((b"", "3 files were not searched"),),
     bulk=(Bulk(b"dist/app.min.js", "generated", "its name: .min.js"),),
     examiner="Landlock ABI 7, seccomp",
+    more_inner=4,
+    unseen=("3 programs went by",),
 )
 HELD = CheckRow("ci-file", "warn", "is run by CI", b"src/auth/refresh.ts", "k" * 32)
 TRIAL = Trial(
@@ -91,7 +104,11 @@ def test_each_part_says_what_is_known_and_what_is_not() -> None:
         "npm test  exit 1  41s  before the last change",
         "none began after the last change",
         "2 removals or links have no time",
-        "pytest -q  ×3 inside, ends not recorded",
+        "pytest -q  ×3 inside  2 exit 0  1 SIGKILL  last exit 0  2s  after the last change",
+        "tox  ×1 inside  end not recorded: it went unseen",
+        "make test  ×1 inside  exit 1  3s  of what it became: true",
+        "and 4 more inside",
+        "not known: 3 programs went by",
         "make test  exit 0  3s  tried on what was accepted  1 denied",
     ]
     assert plain(parts["outside"].title) == "Changed while no session ran 5"

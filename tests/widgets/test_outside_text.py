@@ -12,6 +12,8 @@ from backends.snapshots import CheckRow, Claim, DenialRow, Enforcement, FileChan
 from backends.snapshots_evidence import (
     Bulk,
     Dependency,
+    InnerEnd,
+    InnerRun,
     InnerTest,
     LockFile,
     Outside,
@@ -138,7 +140,14 @@ def evidence(text: str) -> tuple[Widget, Callable[[Any], object]]:
     path = changes(text).path
     beside = ProposalEvidence(
         (Ran(1, (text,), True, 0, 1.0, "after"),),
-        (InnerTest((text,), 1),),
+        (
+            InnerTest(
+                (text,),
+                2,
+                (InnerEnd(None, text, text, 1), InnerEnd(1, text, "", 1)),
+                InnerRun(1, text, text, 1.0, "after", (text,)),
+            ),
+        ),
         1.0,
         0,
         (Outside(path, 1.0, True),),
@@ -149,6 +158,8 @@ def evidence(text: str) -> tuple[Widget, Callable[[Any], object]]:
         ((path, text),),
         (Bulk(path, "generated", text),),
         text,
+        1,
+        (text,),
     )
     review = review._replace(diff=review.diff._replace(skipped=((path, text),)), evidence=beside)
 

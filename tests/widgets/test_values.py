@@ -97,6 +97,14 @@ def test_a_peak_that_cannot_be_told_is_not_shown_as_none() -> None:
     assert said == "#1 exit 0  1.0s wall  0.5s cpu"
 
 
+@pytest.mark.parametrize(
+    ("status", "said"), [(0, "exit 0"), (256, "exit 1"), (9, "signal 9"), (None, "end not recorded: it went")]
+)
+def test_how_a_test_run_ended_stands_in_the_journal_s_row(status: int | None, said: str) -> None:
+    data = {"test": 1, "pid": 7, "argv": ["pytest", "-q"], "status": status, "why": "it went"}
+    assert plain(sentence(JournalRecord(1, 0.0, "test-end", data, ""))) == f"7 pytest -q  {said}"
+
+
 def test_the_summary_names_what_was_refused_most_and_keeps_to_its_room() -> None:
     assert plain(summary(frozen.DENIED, 100)).startswith(
         "denied 17  net telemetry.example:443 ×11 · fs-write"

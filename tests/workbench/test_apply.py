@@ -207,9 +207,12 @@ async def test_a_new_branch_and_a_message_are_planned_before_they_are_applied() 
     engine = without_warnings(MOVED)
     async with play(engine) as stage:
         dialog = await to_dialog(stage)
+        go, plan = threading.Event(), engine.plan_apply
+        engine.plan_apply = lambda ref, **how: (go.wait(60), plan(ref, **how))[1]  # type: ignore[method-assign]
         dialog.query_one("#onto", Input).focus()
         await stage.type("try/it")
         assert not armed(dialog)  # what is on the screen is not what is chosen
+        go.set()
         await stage.shows("a new branch, made at")
         area = dialog.query_one(TextArea)
         area.focus()

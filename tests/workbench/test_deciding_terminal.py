@@ -18,6 +18,7 @@ from tests import support
 from tests.workbench.test_tmux import Tmux, process_of, workbench
 
 pytestmark = [
+    pytest.mark.usefixtures("kept"),
     pytest.mark.terminal,
     pytest.mark.flow,
     pytest.mark.real,

@@ -25,7 +25,7 @@ from widgets.pane import BoxPane
 from widgets.process_tree import ProcessTree
 from widgets.terminal import TerminalView
 
-pytestmark = [pytest.mark.flow, pytest.mark.real]
+pytestmark = [pytest.mark.flow, pytest.mark.real, pytest.mark.usefixtures("kept")]
 
 
 @contextmanager
@@ -227,7 +227,7 @@ async def test_a_flood_in_one_box_leaves_keys_and_other_boxes_alive(
                 slowest = max(slowest, time.monotonic() - start)
                 pane = next(pane for pane in stage.app.screen.query(BoxPane) if pane.row.name == "calm")
                 seen.add(pane.row.last_line)
-            assert slowest < 10  # answered, however busy the host; how fast is for the bench
+            assert slowest < 30  # answered, however busy the host; how fast is for the bench
             assert len(seen) >= 5, seen
             view = next(pane for pane in stage.app.screen.query(BoxPane) if pane.row.name == "flood").view
             assert view is not None
@@ -265,6 +265,13 @@ async def test_a_terminal_gets_the_key_that_leaves_and_reads_readably_elsewhere(
         assert "\\x1b" not in stage.text()
 
 
+async def attached(stage: Play) -> None:
+    """Attach again where the viewer was dropped, as one is that cannot keep up with a flood."""
+    if "ended or detached" in stage.text():
+        await stage.press("r")
+        await stage.until(lambda: "ended or detached" not in stage.text())
+
+
 async def test_a_flood_in_a_terminal_is_left_by_its_key(repo: Path, box: Callable[..., str]) -> None:
     box("loud")
     async with play(Engine(repo), cwd=repo) as stage:
@@ -281,11 +288,12 @@ async def test_a_flood_in_a_terminal_is_left_by_its_key(repo: Path, box: Callabl
         assert time.monotonic() - start < 60  # answered, however busy the host
         await stage.press("3")
         await stage.until(lambda: isinstance(stage.app.focused, TerminalView))
-        await stage.press("ctrl+c")
-        await stage.shows("^C")  # the flood is over: the shell reads again what is typed
-        if "ended or detached" in stage.text():  # a viewer that cannot keep up with a flood is dropped
-            await stage.press("r")
-            await stage.shows("every key goes to it")
+        end = time.monotonic() + 60
+        while "^C" not in stage.text():  # until the flood is over: the shell reads again what is typed
+            assert time.monotonic() < end, stage.text()
+            await attached(stage)
+            await stage.press("ctrl+c")
+        await attached(stage)
         await stage.type("echo still-here")
         await stage.press("enter")
         await stage.shows("still-here")

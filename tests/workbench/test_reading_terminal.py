@@ -14,6 +14,7 @@ from tests import support
 from tests.workbench.test_tmux import Tmux, workbench
 
 pytestmark = [
+    pytest.mark.usefixtures("kept"),
     pytest.mark.terminal,
     pytest.mark.flow,
     pytest.mark.real,

@@ -18,6 +18,7 @@ from backends.engine import Engine, NewBox
 from tests import support
 
 pytestmark = [
+    pytest.mark.usefixtures("kept"),
     pytest.mark.terminal,
     pytest.mark.flow,
     pytest.mark.real,

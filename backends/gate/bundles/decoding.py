@@ -27,6 +27,8 @@ WORDS: Mapping[str, frozenset[str]] = {
     "BoxCommits": frozenset(("head",)),
     "ReviewComment": frozenset(("side",)),
     "Ran": frozenset(("covers",)),
+    "InnerEnd": frozenset(("signal",)),
+    "InnerRun": frozenset(("signal", "covers")),
     "Dependency": frozenset(("change",)),
     "Bulk": frozenset(("kind",)),
 }

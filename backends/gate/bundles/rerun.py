@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backends.errors import ClocheError, Refused
+from backends.gate.commits.unseen import Step, mailed
 from backends.gate.report import EMPTY_TREES
 from backends.snapshots import CheckRow, FileChange
 from backends.trees import diff as diffs
@@ -63,18 +64,23 @@ def rerun(
             raise _differs(f"on the base it makes the tree {made}, the receipt says {tree}")
         from backends.gate.checks import run_checks
 
+        steps: list[Step] = []
+        why = _series(git, base_tree, mails, tree, steps) if mails else ""
+        checks = run_checks(git, base_tree, made)
         return Made(
             made,
             diffs.changes(git, base_tree, made),
             diffs.patch(git, base_tree, made),
-            run_checks(git, base_tree, made),
-            _series(git, base_tree, mails, tree) if mails else "",
+            checks if why or not steps else (*checks, *mailed(git, base_tree, steps)),
+            why,
         )
 
 
-def _series(git: Git, base_tree: str, mails: Sequence[bytes], tree: str) -> str:
-    """With what ``git am`` is made of, as :mod:`backends.gate.commits.series` proves them."""
+def _series(git: Git, base_tree: str, mails: Sequence[bytes], tree: str, steps: list[Step]) -> str:
+    """With what ``git am`` is made of, as :mod:`backends.gate.commits.series` proves them; ``steps`` gets
+    what each mail makes."""
     git.run("read-tree", base_tree)
+    made = base_tree
     with tempfile.TemporaryDirectory(prefix="cloche-mail-") as name:
         mail, message, patch = (Path(name, file) for file in ("mail", "message", "patch"))
         for number, text in enumerate(mails, 1):
@@ -92,7 +98,9 @@ def _series(git: Git, base_tree: str, mails: Sequence[bytes], tree: str) -> str:
                 done = git.call("apply", "--cached", stdin=file.fileno(), bounds=BOUNDS)
             if done.status != 0:
                 return f"mail {number} does not apply"
-    made = git.line("write-tree")
+            made = git.line("write-tree")
+            said = told.stdout + message.read_bytes()
+            steps.append(Step(made, said.decode("utf-8", "surrogateescape")))
     return "" if made == tree else f"all mails make the tree {made}, the receipt says {tree}"
 
 

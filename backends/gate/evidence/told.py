@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from backends.snapshots_evidence import LockFile, ProposalEvidence, Ran
+from backends.snapshots_evidence import InnerTest, LockFile, ProposalEvidence, Ran
 
 MOST_LINES = 200
 
@@ -43,13 +43,28 @@ def many(count: int, noun: str) -> str:
 
 
 def tests_lead(found: ProposalEvidence) -> str:
-    """One sentence on the test runs since the base, and whether one covers what is proposed."""
+    """What is known of test runs since the base, and whether one covers what is proposed."""
+    said = [_sessions_lead(found)]
+    if found.inner:
+        runs = sum(one.times for one in found.inner) + found.more_inner
+        good = sum(end.times for one in found.inner for end in one.ends if end.exit == 0)
+        said.append(f"Processes of the box started {runs} themselves, {good} with exit 0.")
+        last = [one.last for one in found.inner if one.last is not None and one.last.covers == "after"]
+        if last:
+            count = sum(one.exit == 0 for one in last)
+            said.append(
+                f"Of {many(len(last), 'command line')} a run began after the last change, and the last of "
+                f"it ended with exit 0 for {count}."
+            )
+    if found.unseen:
+        said.append("There can have been others that are not known.")
+    return " ".join(said)
+
+
+def _sessions_lead(found: ProposalEvidence) -> str:
     tests = [one for one in found.ran if one.test]
     if not tests:
-        lead = "No session of the box was a test run by its command line."
-        if found.inner:
-            lead += " Processes of the box started some by themselves; how they ended is not recorded."
-        return lead
+        return "No session of the box was a test run by its command line."
     good = [one for one in tests if one.exit == 0]
     lead = f"{many(len(tests), 'test run')} by their command line, {len(good)} with exit 0."
     after = [one for one in tests if one.covers == "after"]
@@ -62,6 +77,31 @@ def tests_lead(found: ProposalEvidence) -> str:
     return lead + f" The last that began after the last change {end}."
 
 
+def end_words(exit: int | None, signal: str, why: str) -> str:
+    """How a run inside ended, or why that is not known."""
+    if exit is None:
+        return f"end not recorded: {why}"
+    return signal or f"exit {exit}"
+
+
+def inner_words(one: InnerTest) -> str:
+    """How the runs of one command ended, and how the last of them lies to the last change."""
+    if not one.ends:
+        return "ends not recorded"
+    counts = ", ".join(
+        end_words(*end[:3]) if one.times == 1 else f"{end.times} {end_words(*end[:3])}" for end in one.ends
+    )
+    last = one.last
+    if last is None:
+        return counts
+    said = [] if len(one.ends) == 1 else [f"the last: {end_words(last.exit, last.signal, last.why)}"]
+    said += [f"{last.seconds:.1f} s"] if last.seconds is not None else []
+    said += [f"{last.covers} the last change"] if last.covers else []
+    said += [f"of what it executed in the end: {' '.join(last.ran)}"] if last.ran else []
+    joined = ", ".join(said)
+    return f"{counts}{'; ' if len(one.ends) > 1 else ', '}{joined}" if joined else counts
+
+
 def session_line(one: Ran) -> str:
     """A session, how it ended, and how it lies to the last change."""
     end = "its end was not seen" if one.exit is None else f"exit {one.exit}"
@@ -72,10 +112,9 @@ def session_line(one: Ran) -> str:
 
 def _tests(found: ProposalEvidence) -> Section:
     lines = [session_line(one) for one in found.ran if one.test]
-    lines += [
-        f"{one.times:>4} x  {' '.join(one.argv)}  (inside; its end is not recorded)" for one in found.inner
-    ]
-    return Section("Tests", tests_lead(found), tuple(lines))
+    lines += [f"{one.times:>4} x  {' '.join(one.argv)}  (inside: {inner_words(one)})" for one in found.inner]
+    lines += [f"not known: {why}" for why in found.unseen]
+    return Section("Tests", tests_lead(found), tuple(lines), found.more_inner)
 
 
 def outside_lead(found: ProposalEvidence) -> str:

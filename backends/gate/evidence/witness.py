@@ -14,15 +14,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from backends.evidence.journal import moment
-from backends.gate.evidence.commands import is_test
+from backends.gate.evidence.runs import Runs
 from backends.snapshots import JournalRecord
-from backends.snapshots_evidence import InnerTest, Outside
+from backends.snapshots_evidence import Outside
 
 SLACK = 0.1  # seconds: the clock for files ticks in up to 10 ms, records of old keepers waited for 50 ms
 MOST_OUTSIDE = 200
 MOST_BYTES = 16 << 10  # of their paths: a manifest and a journal's record hold them
-MOST_TESTS = 20  # different command lines
-_WORDS, _WORD = 20, 100  # of a command line that are kept, and characters of each
 
 Spans = list[tuple[float, float]]
 
@@ -32,14 +30,13 @@ def witness(records: Iterable[JournalRecord], changed: Mapping[bytes, float | No
     is there now, ``None`` where there is none."""
     sessions: dict[int, tuple[float, float]] = {}
     alive: Spans = []
-    tests: dict[tuple[str, ...], int] = {}
-    asked: set[tuple[str, ...]] = set()
+    runs = Runs()
     since = 0.0
     for record in records:
+        runs.add(record)
         data, number = record.data, record.data.get("session")
         if record.kind == "session-start" and type(number) is int:
             sessions[number] = (moment(record), float("inf"))
-            asked.add(_words(data))
         elif record.kind == "session-exit" and type(number) is int and number in sessions:
             sessions[number] = (sessions[number][0], moment(record))
         elif record.kind == "transition" and data.get("to") == "running":
@@ -49,11 +46,6 @@ def witness(records: Iterable[JournalRecord], changed: Mapping[bytes, float | No
             sessions = {n: (a, min(b, record.time)) for n, (a, b) in sessions.items()}
         elif record.kind == "base":
             since = record.time
-            tests = {}
-        elif record.kind == "exec":
-            words = _words(data)
-            if is_test(words) and (words in tests or len(tests) < MOST_TESTS):
-                tests[words] = tests.get(words, 0) + 1
     times = {path: when for path, when in changed.items() if when is not None}
     spans = list(sessions.values())
     found = [
@@ -76,11 +68,7 @@ def witness(records: Iterable[JournalRecord], changed: Mapping[bytes, float | No
             [one.path.decode("utf-8", "surrogateescape"), round(one.time, 3), one.alive] for one in outside
         ],
         "more": len(found) - len(outside),
-        "tests": [
-            [[word[:_WORD] for word in words[:_WORDS]], times]
-            for words, times in tests.items()
-            if words not in asked
-        ],
+        **runs.kept(),
     }
 
 
@@ -90,11 +78,6 @@ def outside_of(kept: Mapping[str, Any]) -> tuple[Outside, ...]:
         Outside(path.encode("utf-8", "surrogateescape"), when, alive)
         for path, when, alive in kept.get("outside", [])
     )
-
-
-def inner_tests(kept: Mapping[str, Any]) -> tuple[InnerTest, ...]:
-    """The test commands that processes of the box started by themselves."""
-    return tuple(InnerTest(tuple(words), times) for words, times in kept.get("tests", []))
 
 
 def covers(last: float | None, started: float, ended: float | None) -> str:
@@ -110,8 +93,3 @@ def covers(last: float | None, started: float, ended: float | None) -> str:
 
 def _within(spans: Spans, when: float) -> bool:
     return any(start - SLACK <= when <= end + SLACK for start, end in spans)
-
-
-def _words(data: Mapping[str, object]) -> tuple[str, ...]:
-    argv = data.get("argv")
-    return tuple(map(str, argv)) if isinstance(argv, list) else ()

@@ -1,9 +1,11 @@
-"""Which command lines are test runs, as far as a command line tells. Pure."""
+"""Which command lines are test runs, as far as a command line tells. Pure.
+
+For the evidence beside a proposal and for the keeper, for whom boxes wait: :func:`may_be` is cheap.
+"""
 
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 
 _RUNNERS = frozenset(
@@ -18,17 +20,42 @@ _TASKS = frozenset(
      "just", "task", "rake", "bazel", "dotnet", "swift", "mix", "sbt", "composer", "lein", "meson", "ninja",
      "zig", "flutter", "dart", "stack", "cabal", "hatch", "invoke")
 )  # fmt: skip
-_TASK = re.compile(r"(?:test|tests|check|nextest|verify|t)(?:[:_.-].*)?\Z")
+_TASK = r"(?:test|tests|check|nextest|verify|t)(?:[:_.-].*)?\Z"
 _BEFORE = frozenset(
     ("env", "time", "nice", "timeout", "sudo", "exec", "uv", "poetry", "pipenv", "pdm", "rye", "run", "npx",
      "bunx", "bundle", "dotenv", "xvfb-run", "coverage", "command", "nohup", "stdbuf", "hatch", "dlx")
 )  # fmt: skip
 _SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash"))
+_INTERPRETERS = (
+    "python", "pypy", "node", "deno", "bun", "ruby", "perl", "php", "lua", "env", "busybox", "java", "tclsh",
+    *sorted(_SHELLS),
+)  # fmt: skip
 _LONGEST = 20_000  # characters of a script that are looked at
 _WORDS = 4000
 _SEPARATORS = frozenset(
     (";", "&&", "||", "|", "&", "(", ")", "{", "}", "\n", "then", "do", "else", "!", "if")
 )
+# What some word of every test run holds, in small letters; a task's "t" apart.
+_HINTS = (
+    "test", "check", "verify", "nose", "tox", "nox", "jest", "mocha", "ava", "karma", "spec", "phpunit",
+    "pest", "trial", "behave", "cucumber", "bats", "tap", "prove", "busted", "cypress",
+)  # fmt: skip
+
+
+def may_be(argv: Sequence[str]) -> bool:
+    """Whether :func:`is_test` is worth asking: never False where it says True of plain words."""
+    text = " ".join(argv).lower()
+    if any(hint in text for hint in _HINTS):
+        return True
+    rest = " ".join(["", *argv[1:]])
+    return " t" in rest or ":t" in rest or "\nt" in rest or "\tt" in rest
+
+
+def interprets(argv: Sequence[str], script: Sequence[str]) -> bool:
+    """Whether ``argv`` is the interpreter that the first line of the program of ``script`` names."""
+    if not argv or not script or not _name(argv[0]).startswith(_INTERPRETERS):
+        return False
+    return any(_name(word) == _name(script[0]) for word in argv[1:4])
 
 
 def is_test(argv: Sequence[str]) -> bool:
@@ -51,6 +78,8 @@ def _name(word: str) -> str:
 
 
 def _script(text: str) -> bool:
+    import shlex  # costs what few need
+
     lexer = shlex.shlex(text[:_LONGEST], posix=True, punctuation_chars=";&|()\n")
     lexer.whitespace = " \t\r"
     lexer.whitespace_split = True
@@ -88,12 +117,13 @@ def _command(words: list[str]) -> bool:
     if re.fullmatch(r"python[\d.]*|pypy[\d.]*", name):
         return _python(rest)
     if name == "node":
-        return "--test" in rest or any(_named_test(word) for word in rest[:1])
+        return "--test" in rest or any(_test_program(word) for word in rest[:1])
     if name in _TASKS:
         tasks = [word for word in rest if not word.startswith("-") and word != "run" and "=" not in word]
         # A task's own name, and of one of a subproject (":app:test") the last part.
         return any(
-            _TASK.match(word.lower()) or _TASK.match(word.lower().rpartition(":")[2]) for word in tasks[:4]
+            re.match(_TASK, word.lower()) or re.match(_TASK, word.lower().rpartition(":")[2])
+            for word in tasks[:4]
         )
     return _named_test(words[at])
 
@@ -108,8 +138,13 @@ def _python(rest: list[str]) -> bool:
                 _RUNNERS | {"unittest", "doctest", "nose"}
             )
         if not word.startswith("-"):
-            return _named_test(word)
+            return _test_program(word)
     return False
+
+
+def _test_program(word: str) -> bool:
+    """A script that an interpreter is given: a runner's own, or one whose name says so."""
+    return _name(word).partition(".")[0] in _RUNNERS or _named_test(word)
 
 
 def _named_test(word: str) -> bool:

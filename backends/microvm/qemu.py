@@ -102,6 +102,10 @@ class Qemu:
     def prove(self, accelerator: str, patience: float) -> Proof:
         from backends.microvm import proving
 
+        try:
+            initrd.prepare(kernels.find())  # which is no part of what is proved, and takes its time
+        except (kernels.NoKernel, Refused) as error:
+            return Proof(False, str(error), 0.0, None)
         return proving.prove(self, accelerator, patience)
 
     def boot(self, spec: GuestSpec, limits: Limits, death: int) -> QemuGuest:

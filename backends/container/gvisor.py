@@ -20,7 +20,7 @@ import time
 from collections.abc import Iterable
 from typing import NoReturn
 
-from backends.container import gvisor_call, inspection, joining, plan
+from backends.container import gvisor_call, gvisor_stand, inspection, joining, plan
 from backends.container.inspection import Seen
 from backends.container.joining import Joiner, Runtime
 from backends.container.steward import ContainerSteward, call
@@ -116,9 +116,16 @@ class GvisorJoiner(Joiner):
                 console.bind(f"{base}.tty")
                 console.listen(1)
                 words += ["--console-socket", f"{base}.tty"]
-            pid = _executed([*words, self._container], fds if spawn.size is None else ())
+            words.append(self._container)
+            enter = gvisor_stand.entering(self._runtime.argv, self._container)
+            name = os.path.basename(spawn.argv[0])
+            stand = gvisor_stand.start(words, fds if spawn.size is None else (), enter, name)
+            pid = stand.pid
             pidfd = os.pidfd_open(pid)
             inner = _number_in(f"{base}.inner", pidfd)
+            if inner is not None:
+                os.write(stand.tell, b"%d" % inner)
+            os.close(stand.tell)
             if inner is None:
                 os.close(pidfd)
                 os.waitpid(pid, 0)
@@ -146,25 +153,6 @@ class GvisorJoiner(Joiner):
         if inner:
             words = self.told("kill", "--pid", str(inner), last=("9",))
             call(words, {"PATH": "/usr/bin:/bin"}, self._folder)
-
-
-def _executed(words: list[str], fds: tuple[int, ...]) -> int:
-    """The pid of ``words``, which leads a session of its own and has ``fds`` as its streams."""
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setsid()
-            null = os.open("/dev/null", os.O_RDWR)
-            given = list(fds) or [null, null, null]
-            high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in given]
-            for target, fd in enumerate(high):
-                os.dup2(fd, target)
-            close_from(3)
-            joining.default_signals()
-            os.execve(words[0], words, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})  # noqa: S606
-        finally:
-            os._exit(127)
-    return pid
 
 
 def _number_in(path: str, pidfd: int) -> int | None:

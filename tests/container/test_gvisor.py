@@ -72,6 +72,23 @@ def test_what_it_refuses_is_refused(world: World, box: Path) -> None:
     assert not (box / "tree" / "d").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_reaches_the_command_which_may_do_something_on_it(
+    world: World, box: Path, number: signal.Signals
+) -> None:
+    name = number.name.removeprefix("SIG")
+    text = f"trap 'echo heard; exit 3' {name}; echo ready; while :; do sleep 0.1; done"
+    argv = support.cloche_argv("run", "sentry", "--", "sh", "-c", text)
+    with subprocess.Popen(
+        argv, cwd=world.repo, env={**os.environ, **world.env}, stdout=subprocess.PIPE, text=True
+    ) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == "ready\n"
+        client.send_signal(number)
+        assert client.stdout.read() == "heard\n"
+        assert client.wait(30) == 3
+
+
 def test_a_command_whose_process_on_the_host_is_ended_ends_inside(world: World, box: Path) -> None:
     argv = support.cloche_argv("run", "sentry", "--", "sleep", "4714")
     client = subprocess.Popen(argv, cwd=world.repo, env={**os.environ, **world.env})

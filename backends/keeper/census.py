@@ -119,6 +119,16 @@ def _children(pid: int) -> bool:
         return False
 
 
+def collect(name: str) -> None:
+    """Collect ended children of that name; whoever waits for another child finds it still."""
+    while True:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        found = procfs.read_stat(ended.si_pid) if ended else None
+        if found is None or found.name != name:
+            return
+        os.waitpid(found.pid, 0)
+
+
 def send(ident: ProcessId, number: int) -> bool:
     """Signal that very process; False when it is gone."""
     try:

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 END_PATIENCE = 1.0  # seconds that init gets to end the tree itself before it is killed
 CENSUS_LIFE = 0.25  # seconds; a scan of /proc costs with every process of the host, and every pane asks
+MONITOR = "conmon"  # a container's, which forks twice and leaves a zombie to us
+SETTLED = 1.0  # seconds after a box is ready until whatever started it has ended
 SWEEPS = 200  # rounds of looking for survivors
 FLUSH_PATIENCE = 1.0  # seconds that clients get to take their last replies
 
@@ -168,6 +170,8 @@ class Keeper:
         if self.audited is not None:
             self.audited.begin(lambda path, want: reach.judge(path, want).allowed)
         self.exits.begin()
+        if self.box.beside:
+            self.loop.later(SETTLED, lambda: census.collect(MONITOR))
         due = self.egress.due if self.egress is not None else None
         Pulse(self.loop, INTERVAL, self._tick, self._restless, due).beat()
         self._look()

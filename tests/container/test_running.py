@@ -136,3 +136,29 @@ def test_status_names_runtime_engine_image_and_kernel(world: World, box: Path) -
     assert facts["runtime"] in shown
     assert ("rootful" if os.geteuid() == 0 else "rootless Podman") in shown
     assert facts["image_digest"] in shown
+
+
+def test_a_box_that_writes_all_the_time_is_read_at_a_standstill_and_goes_on(world: World) -> None:
+    box = world.new("busy")
+    loop = "i=0; while :; do i=$((i+1)); echo $i > a; echo $i > b; done"
+    world.cloche("run", "busy", "--", "sh", "-c", f"(setsid sh -c '{loop}' >/dev/null 2>&1 &)")
+    tree = box / "tree"
+    support.wait_until(lambda: (tree / "b").exists(), "it writes")
+    for _ in range(4):
+        assert "+++ b/b" in world.cloche("diff", "busy").out
+    before = (tree / "a").read_text()
+    support.wait_until(lambda: (tree / "a").read_text() not in ("", before), "it goes on writing")
+    assert world.cloche("stop", "busy").code == 0
+    done = world.cloche("propose", "busy")
+    assert done.code == 0, done.err
+
+
+def test_whoever_only_starts_a_container_leaves_no_process_behind(world: World, box: Path) -> None:
+    assert world.cloche("run", "plain", "--", "true").code == 0
+    keeper = world.live(box)["keeper"]["pid"]
+
+    def children() -> list[str]:
+        pids = Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()
+        return sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids)
+
+    support.wait_until(lambda: children() == ["cloche-steward", "conmon"], "nothing else is the keeper's")

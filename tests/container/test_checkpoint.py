@@ -15,7 +15,10 @@ from backends.container import gvisor_call, gvisor_checkpoint, runtimes
 from tests import support
 from tests.container.world import ROOTFUL, World
 
-COUNTING = "i=0; while :; do i=$((i+1)); echo $i > n.new; mv n.new n; echo $i > /tmp/m; mv /tmp/m /tmp/n; sleep 0.1; done"
+COUNTING = (
+    "i=0; while :; do i=$((i+1)); echo $i > n.new; mv n.new n; echo $i > /tmp/m; mv /tmp/m /tmp/n; "
+    "sleep 0.1; done"
+)
 
 
 @pytest.fixture(scope="module")

@@ -145,7 +145,7 @@ def test_a_box_that_writes_all_the_time_is_read_at_a_standstill_and_goes_on(worl
     tree = box / "tree"
     support.wait_until(lambda: (tree / "b").exists(), "it writes")
     for _ in range(4):
-        assert "+++ b/b" in world.cloche("diff", "busy").out
+        assert "diff --git a/b b/b" in world.cloche("diff", "busy").out
     before = (tree / "a").read_text()
     support.wait_until(lambda: (tree / "a").read_text() not in ("", before), "it goes on writing")
     assert world.cloche("stop", "busy").code == 0

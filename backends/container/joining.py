@@ -22,7 +22,9 @@ import socket
 import stat
 import struct
 import termios
+from collections.abc import Mapping
 
+from backends.keeper import environment
 from backends.keeper.init_session import Spawn, Started
 from backends.keeper.inside import Inside, Untold
 from backends.kernel.syscalls import close_from
@@ -59,12 +61,14 @@ class Joiner:
         self._folder = folder
         self._root = f"/proc/{pid1}/root"
         self._number = 0
+        self.variables: dict[str, str] = {}  # the image's own
 
     def start(self, spawn: Spawn, fds: tuple[int, ...]) -> Started:
         """A session; its ``fds`` stay the caller's. ``OSError`` with the errno that the exec had.
 
         It is already executing its program when this returns.
         """
+        spawn = spawn._replace(env=merged(self.variables, spawn.env))
         argv = self.resolve(spawn.argv, spawn.env.get("PATH", os.defpath), spawn.cwd)
         self._number += 1
         base = os.path.join(self._folder, f"x{self._number}")
@@ -138,6 +142,39 @@ class Joiner:
         if spawn.size is not None:
             record["consoleSize"] = {"height": spawn.size[0], "width": spawn.size[1]}
         return record
+
+
+def merged(image: Mapping[str, str], session: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a session: what it was given, over what its image sets.
+
+    The search path is the image's where it sets one and nobody asked for another: its programs are there.
+    """
+    found = {**image, **session}
+    if "PATH" in image and session.get("PATH") == environment.PATH:
+        found["PATH"] = image["PATH"]
+    return found
+
+
+# What Podman itself adds to a container's environment.
+_PODMANS = frozenset({"TERM", "container", "HOSTNAME", "HOME"})
+_USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def image_variables(record: str) -> dict[str, str]:
+    """The variables that an image sets, from ``record``, Podman's folder of a container of it.
+
+    Source: runtime-spec config.md, ``process.env``. Empty where Podman wrote no such file.
+    """
+    try:
+        with open(f"{record}/userdata/config.json", encoding="utf-8", errors="surrogateescape") as file:
+            told = json.load(file)["process"]["env"]
+    except FileNotFoundError:
+        return {}
+    pairs = (one.partition("=") for one in told)
+    found = {name: value for name, _, value in pairs if name not in _PODMANS}
+    if found.get("PATH") == _USUAL_PATH:
+        del found["PATH"]
+    return found
 
 
 def _run(words: list[str], fds: tuple[int, ...]) -> int:

@@ -127,7 +127,7 @@ def enforcement(
         Enforcement(
             "env",
             f"{len(policy.env.passed)} names passed, {len(policy.env.set)} set",
-            "everything else is cleared",
+            "besides these the image's own, and nothing of the host's",
             "",
             "a new environment for each session",
             "",

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from backends.container import inspection, listening, plan, sharing, userns
 from backends.container.inspection import Seen
-from backends.container.joining import Joiner, Process, Runtime
+from backends.container.joining import Joiner, Process, Runtime, image_variables
 from backends.container.plan import Plan
 from backends.container.podman import Podman
 from backends.errors import Refused
@@ -124,7 +124,12 @@ class ContainerSteward(Steward):
         except ProcessLookupError:
             return "its monitor ended at once"
         self._joiner = self.join(runtime, self._container, pid)
+        self._joiner.variables = image_variables(self._record())
         return ""
+
+    def _record(self) -> str:
+        """Podman's folder of this container; gone with it."""
+        return f"{self._order.podman.store}/{plan.RECORDS}/{self._container}"
 
     def words(self, runtime: Runtime) -> list[str]:
         """What Podman is told: to start the container."""
@@ -188,8 +193,8 @@ class ContainerSteward(Steward):
             _wait(self._first_fd, until)
         if self._conmon_fd >= 0:
             _wait(self._conmon_fd, until)
-        podman, wanted = self._order.podman, self._order.plan
-        record = f"{podman.store}/{plan.RECORDS}/{self._container}"
+        wanted = self._order.plan
+        record = self._record()
         for _ in range(_TRIES):
             if not self._container or not os.path.isdir(record):
                 break

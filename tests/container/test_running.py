@@ -162,3 +162,19 @@ def test_whoever_only_starts_a_container_leaves_no_process_behind(world: World, 
         return sorted(Path(f"/proc/{pid}/comm").read_text().strip() for pid in pids)
 
     support.wait_until(lambda: children() == ["cloche-steward", "conmon"], "nothing else is the keeper's")
+
+
+def test_an_image_sets_its_own_variables_and_nothing_of_the_hosts(world: World) -> None:
+    recipe = world.root / "recipe"
+    recipe.mkdir()
+    tool = "#!/bin/sh\\necho tool\\n"
+    (recipe / "Containerfile").write_text(
+        'FROM box\nENV FLAVOUR=plain PATH=/opt/tools:/bin\nWORKDIR /etc\nUSER 0\nENTRYPOINT ["false"]\n'
+        f"RUN mkdir -p /opt/tools && printf '{tool}' > /opt/tools/tool && chmod 755 /opt/tools/tool\n"
+    )
+    done = world.cloche("image", "build", str(recipe), "--name", "flavoured")
+    assert done.code == 0, done.err
+    world.new("flavoured", image="flavoured")
+    done = world.cloche("run", "flavoured", "--", "sh", "-c", "tool; echo $FLAVOUR; pwd; id -u; echo $HOME")
+    assert done.out.split() == ["tool", "plain", "/work", "1000", "/home/box"], done.err
+    assert world.cloche("run", "flavoured", "--", "tool").out == "tool\n"

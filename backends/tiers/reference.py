@@ -32,6 +32,8 @@ the first failure that you could not accept.
 | two agents edit the same checkout | `workspace` |
 | a dependency roams the file system | `process` |
 | something talks to a host that nobody listed | `supervised` |
+| the toolchain differs from CI's | `container` |
+| the kernel is shared | `microvm` |
 
 `cloche probe` starts a minimal box of each tier and shows what was proved in it on this host
 ([probe.md](probe.md));
@@ -194,6 +196,19 @@ What is lost, beside what `process` loses: every destination over UDP (QUIC, NTP
 ports 53 and {relay} of loopback are taken.
 """
 
+IMAGES = """
+## The tiers that run an image
+
+`container` and `microvm` show a box an image's files and none of the host's: what is granted in `fs.read` is
+not there, and `cloche status` says so. An image comes from this host's own programs, a Containerfile or a
+file, never from a network ([images.md](images.md)), and is pinned by digest when the box is made. Tree, home,
+sessions, journal and gate are the same as at every tier; the tree is a checkout, not an overlay.
+
+`container`: [containers.md](containers.md); with another kernel that is a program, [gvisor.md](gvisor.md).
+`microvm`: [microvm.md](microvm.md), [microsandbox.md](microsandbox.md). What can be saved and gone on from:
+[checkpoints.md](checkpoints.md).
+"""
+
 WORKSPACE = """
 ## `workspace` confines nothing
 
@@ -207,7 +222,7 @@ within its reach as well: their fifth answer in `cloche status` names it.
 
 def render() -> str:
     """The whole document."""
-    parts = [HEAD, _promises(), PROCESS, _proofs(), _landlock(), _calls(), _supervised(), WORKSPACE, _auto()]
+    parts = [HEAD, _promises(), PROCESS, _proofs(), _landlock(), _calls(), _supervised(), IMAGES, WORKSPACE, _auto()]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 
@@ -274,6 +289,8 @@ def _auto() -> str:
 
 The first of {order} that can enforce every key of the policy and
 that this host can have. Never `workspace`: it enforces nothing. This version has {have}.
+`container` and `microvm` are considered only where a profile or `--image` names an image, and an emulated
+processor never.
 
 Where a person asks for it by name (`cloche new --tier auto`, or the dialog for a new box) a tier counts only
 when a box of it ran on this host: a kept answer of `cloche probe` that still holds, or one that is run now.

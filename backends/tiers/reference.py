@@ -222,7 +222,18 @@ within its reach as well: their fifth answer in `cloche status` names it.
 
 def render() -> str:
     """The whole document."""
-    parts = [HEAD, _promises(), PROCESS, _proofs(), _landlock(), _calls(), _supervised(), IMAGES, WORKSPACE, _auto()]
+    parts = [
+        HEAD,
+        _promises(),
+        PROCESS,
+        _proofs(),
+        _landlock(),
+        _calls(),
+        _supervised(),
+        IMAGES,
+        WORKSPACE,
+        _auto(),
+    ]
     return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 

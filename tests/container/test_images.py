@@ -54,20 +54,21 @@ def members(world: World, digest: str) -> dict[str, tarfile.TarInfo]:
 # ---------------------------------------------------------------- of the host's own programs
 
 
-def test_the_same_programs_make_the_same_digest(world: World, tools: str) -> None:
-    assert made(world, "image", "build", "--from-host", "python3", "git", "--name", "again") == tools
-    assert made(world, "image", "build", "--from-host", "git", "python3", "--name", "turned") != tools
+def small(world: World, name: str, *programs: str) -> str:
+    return made(world, "image", "build", "--from-host", *programs, "--no-shell", "--name", name)
+
+
+def test_the_same_programs_make_the_same_digest_and_a_name_goes_alone(world: World) -> None:
+    digest = small(world, "once", "cat", "ls")
+    assert small(world, "again", "cat", "ls") == digest
+    assert small(world, "turned", "ls", "cat") != digest  # the recipe is part of it
     names = listed(world)["localhost/again:latest"]["names"]
-    assert names == ["localhost/again:latest", "localhost/tools:latest"]
-    assert world.cloche("image", "rm", "turned").code == 0
-
-
-def test_one_of_several_names_is_taken_away_alone(world: World, tools: str) -> None:
-    assert made(world, "image", "build", "--from-host", "python3", "git", "--name", "again") == tools
-    done = world.cloche("image", "rm", "again")
-    assert (done.code, "it is still tools" in done.out) == (0, True)
-    assert listed(world)["localhost/tools:latest"]["names"] == ["localhost/tools:latest"]
+    assert names == ["localhost/again:latest", "localhost/once:latest"]
+    done = world.cloche("image", "rm", "again", "turned")
+    assert (done.code, "it is still once" in done.out) == (0, True)
+    assert listed(world)["localhost/once:latest"]["names"] == ["localhost/once:latest"]
     assert world.cloche("image", "rm", "again").code == 3
+    assert world.cloche("image", "rm", digest).code == 0
 
 
 def test_an_image_of_the_host_holds_what_everybody_may_read_and_roots_alone(world: World, tools: str) -> None:
@@ -143,7 +144,7 @@ def test_a_name_that_nobody_has_is_not_taken_from_an_archive_either(world: World
     assert world.cloche("image", "rm", "mine").code == 0
 
 
-@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", ""])
+@pytest.mark.parametrize("kind", ["xz", ""])
 def test_a_root_in_a_tar_file_has_the_digest_of_its_content(world: World, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "root.tar"
     write: Any = f"w:{kind}"
@@ -275,11 +276,9 @@ def test_a_containerfile_is_built_without_a_network_from_an_image_of_the_store(
     ("recipe", "why"),
     [
         ("FROM docker.io/library/alpine\n", "alpine"),
-        ("FROM nobody-made-this\n", "nobody-made-this"),
         ("FROM localhost/box\nRUN exit 7\n", "exit status 7"),
         ("FROM localhost/box\nCOPY /etc/passwd /x\n", "passwd"),
         ("FROM localhost/box\nADD http://192.0.2.1/x /x\n", ""),
-        ("NONSENSE\n", ""),
     ],
 )
 def test_a_build_that_needs_more_than_it_has_fails_with_the_reason(

@@ -69,6 +69,7 @@ class Channel:
         self.observed: Observed | None = None
         self.trouble = ""
         self.bye = False
+        self.left = 0
         sock.setblocking(False)
 
     # ---- polling
@@ -113,6 +114,8 @@ class Channel:
     def _send(self, data: bytes) -> None:
         self._out += data
         self._flush()
+        if len(self._out) > QUEUE:
+            raise Broken("it asks and does not listen")
 
     # ---- what the steward asks
 
@@ -141,6 +144,9 @@ class Channel:
             self._by_fd.pop(session.sock.fileno(), None)
             session.sock.close()
         self._send(frames.pack(frames.KILL, number))
+
+    def kill_left(self) -> None:
+        self._send(frames.pack(frames.KILL))
 
     def freeze(self, done: Callable[[int], None]) -> None:
         self._asked.append((frames.FROZEN, done))
@@ -180,9 +186,9 @@ class Channel:
             self._of_connection(frame)
         elif kind in _TO_SESSION:
             session = self._sessions.get(frame.channel)
-            if kind == frames.EXIT:
-                self._note_usage(frame)
             if session is not None:
+                if kind == frames.EXIT:
+                    self._note_usage(frame)
                 session.out += frames.pack(kind, 0, frame.data, frame.stream)
                 if len(session.out) > QUEUE:
                     raise Broken("more output than was asked for")
@@ -192,10 +198,17 @@ class Channel:
                 raise Broken("an answer that nobody asked for")
             self._asked.popleft()[1](frames.COUNT.unpack(frame.data)[0])
         elif kind == frames.READY and self.observed is None:
-            said = init_protocol.decode(frame.data)
+            try:
+                said = init_protocol.decode(frame.data)
+            except init_protocol.ProtocolError as error:
+                raise Broken(str(error)) from error
             self.observed = Observed(_printable(said.get("kernel")), _printable(said.get("machine")))
         elif kind == frames.TROUBLE:
             self.trouble = _printable(frame.data.decode("utf-8", "replace"))
+        elif kind == frames.LEFT:
+            if len(frame.data) != frames.COUNT.size:
+                raise Broken("a count of a wrong size")
+            self.left = frames.COUNT.unpack(frame.data)[0]
         elif kind == frames.BYE:
             self.bye = True
         else:

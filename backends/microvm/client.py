@@ -34,7 +34,7 @@ FORWARDED = (
     signal.SIGCONT,
     signal.SIGALRM,
 )
-LOST = 128 + signal.SIGKILL  # the guest is gone
+LOST = int(signal.SIGKILL)  # the wait status where the guest is gone
 
 
 def run(channel: socket.socket, report: int, *, terminal: bool) -> NoReturn:
@@ -50,7 +50,7 @@ def run(channel: socket.socket, report: int, *, terminal: bool) -> NoReturn:
 
 def _end(status: int) -> NoReturn:
     """End as a process with that wait status did."""
-    if os.WIFSIGNALED(status) and status < 128:
+    if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -155,7 +155,10 @@ class _Client:
             self.spawned = True
             os.close(self.report)
         elif frame.kind == frames.FAILED and not self.spawned:
-            said = init_protocol.decode(frame.data)
+            try:
+                said = init_protocol.decode(frame.data)
+            except init_protocol.ProtocolError as error:
+                raise Broken(str(error)) from error
             code, why = said.get("errno"), said.get("why")
             number = code if isinstance(code, int) and 0 < code < 4096 else 5
             # What the guest says is the command's word and its error's text; the number says the latter.

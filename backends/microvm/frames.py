@@ -26,7 +26,7 @@ CONFIGURE = 1  # part of the configuration; an empty one ends it
 SPAWN = 2  # part of {argv, env, cwd, pty}; an empty one ends it
 SIGNAL = 3  # to the channel's process group; one byte
 RESIZE = 4  # rows and columns, SIZE
-KILL = 5  # every process of the channel
+KILL = 5  # every process of the channel; of channel 0: all that ended commands left
 FREEZE = 6
 THAW = 7
 QUIT = 8  # end every process, write back, answer with BYE
@@ -45,6 +45,7 @@ EXIT = 36  # EXITED
 FROZEN = 37  # COUNT
 THAWED = 38  # COUNT
 BYE = 39
+LEFT = 41  # how many ended commands left processes that run on, COUNT
 OPEN = 40  # a connection to the proxy begins; answered with CREDIT or END
 
 SIZE = struct.Struct("=HH")

@@ -23,6 +23,8 @@ from backends.trees import borrowing, inert
 from backends.trees.remove import remove
 
 DEFAULT_MEMORY = 512 << 20  # bytes of a guest whose policy states none
+LEAST_MEMORY = 160 << 20  # bytes with which a guest boots
+END_PATIENCE = 3.0  # seconds until a steward that is at its end is killed
 FOLDERS = "guests"  # below the runtime folder
 PROXY = "proxy"
 
@@ -39,7 +41,8 @@ def launch(spec: LaunchSpec) -> LiveBox:
         if policy.net.mode == "allow":
             proxy = _proxy(spec, folder)
         guest = _guest(spec, folder, image, proxied=proxy is not None)
-        held = Limits(policy.resources.files, policy.resources.file_size, policy.resources.cpu)
+        resources = policy.resources
+        held = Limits(resources.files, resources.file_size, resources.cpu, resources.wall)
         pid, control, death, reader = serving.fork(
             lambda control, death, _: GuestSteward(control, death, guest, held, vmm), spec.box_name
         )
@@ -108,6 +111,7 @@ def _live(
         cgroups=(),
         inside_tree=etc.TREE,
         inside_home=etc.HOME,
+        end_patience=END_PATIENCE,
         shell="/bin/sh",
         facts=received.facts(guest, vmm, kernel, str(answer["bound"])),
         proxy=proxy,
@@ -122,7 +126,7 @@ def _guest(spec: LaunchSpec, folder: Path, image: Any, *, proxied: bool) -> Gues
         image=image,
         shares=_shares(paths),
         accelerator=policy.accelerator,
-        memory=policy.resources.mem or DEFAULT_MEMORY,
+        memory=max(policy.resources.mem or DEFAULT_MEMORY, LEAST_MEMORY),
         cpus=1 if policy.accelerator == "tcg" else min(4, os.cpu_count() or 1),
         procs=policy.resources.procs,
         tmp=policy.resources.tmp,

@@ -153,9 +153,14 @@ def _order(fds: Sequence[int], report: int) -> int:
     return len(fds)
 
 
-def kill(monitor: Monitor) -> None:
-    """SIGKILL; whoever waits for its end polls the pidfd."""
+def send(monitor: Monitor, number: int) -> None:
+    """Signal it; whoever waits for its end polls the pidfd."""
     try:
-        signal.pidfd_send_signal(monitor.pidfd, signal.SIGKILL)
+        signal.pidfd_send_signal(monitor.pidfd, number)
     except ProcessLookupError:
         return
+
+
+def kill(monitor: Monitor) -> None:
+    """SIGKILL; whoever waits for its end polls the pidfd."""
+    send(monitor, signal.SIGKILL)

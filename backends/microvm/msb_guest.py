@@ -37,6 +37,7 @@ class MsbGuest:
         self.observed = observed
         self.monitors: tuple[int, ...] = (machine, runner.pidfd)
         self.bound = "what microsandbox does itself"
+        self.left = 0  # nobody tells
         self._folder = folder
         self._owner = owner
         self._held = held
@@ -83,6 +84,9 @@ class MsbGuest:
     def ready(self, fd: int, events: int) -> None:
         if fd in self.monitors:
             raise ConnectionResetError("the guest's monitor ended")
+
+    def kill_left(self) -> None:
+        """Nothing of it is known."""
 
     def freeze(self, done: Callable[[int], None]) -> None:
         self._wait(msb_words.pause(self.name))

@@ -12,6 +12,7 @@ import os
 import platform
 import select
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -39,8 +40,7 @@ from backends.tiers.protocol import Refusal
 PROGRAM = "qemu-system-x86_64"
 MACHINE = "q35"  # "microvm" hung in a third of boots with an emulated processor
 PATIENCE = {HARDWARE: 20.0, TCG: 90.0}  # seconds to boot, on a host that has other things to do
-QUIT_PATIENCE = 0.7  # seconds that a guest gets to write back; the keeper waits a second
-LEAST_MEMORY = 160 << 20
+QUIT_PATIENCE = 2.5  # seconds that a guest gets to write back; see launching.END_PATIENCE
 PROXY_PORT = 3128
 _MIB = 1 << 20
 _TRANSLATED = 96  # MiB of translated code that an emulated processor keeps
@@ -195,6 +195,7 @@ class QemuGuest:
         self._monitor = started
         self.monitors: tuple[int, ...] = (started.pidfd,)
         self.observed = Observed("", "")
+        self._stopped = False
 
     def wait(
         self, configured: Mapping[str, object], patience: float, death: int, log: Path, console: Path
@@ -250,6 +251,13 @@ class QemuGuest:
 
         return Session(run, (sock.detach(),), lambda _status: self._channel.kill(command.id))
 
+    @property
+    def left(self) -> int:
+        return self._channel.left
+
+    def kill_left(self) -> None:
+        self._channel.kill_left()
+
     def usage(self, number: int) -> tuple[float, float, int] | None:
         return self._channel.usage.pop(number, None)
 
@@ -265,17 +273,30 @@ class QemuGuest:
             raise ConnectionResetError(f"the guest broke the rules of its channel: {error}") from error
 
     def freeze(self, done: Callable[[int], None]) -> None:
-        self._channel.freeze(done)
+        """The guest stops and writes back; then its monitor is stopped, so that nobody need believe it."""
+
+        def stopped(count: int) -> None:
+            self._stopped = True
+            monitor.send(self._monitor, signal.SIGSTOP)
+            done(count)
+
+        self._channel.freeze(stopped)
 
     def thaw(self, done: Callable[[int], None]) -> None:
+        self._go_on()
         self._channel.thaw(done)
+
+    def _go_on(self) -> None:
+        if self._stopped:
+            self._stopped = False
+            monitor.send(self._monitor, signal.SIGCONT)
 
     def end(self) -> None:
         try:
             self._quit()
         except (OSError, Broken):
             self._channel.trouble = "lost"  # then there is nothing to write back either
-        monitor.kill(self._monitor)
+        monitor.send(self._monitor, signal.SIGKILL)
         select.select([self._monitor.pidfd], [], [], 5)
         self._channel.close()
 
@@ -283,6 +304,7 @@ class QemuGuest:
         """Let the guest write its files back, for a moment."""
         if self._channel.observed is None:
             return
+        self._go_on()
         self._channel.quit()
         until = time.monotonic() + QUIT_PATIENCE
         while not self._channel.bye and (left := until - time.monotonic()) > 0:
@@ -308,7 +330,7 @@ def arguments(spec: GuestSpec) -> list[str]:
         *("-machine", f"{MACHINE},usb=off,graphics=off"),
         *("-accel", f"tcg,tb-size={_TRANSLATED}" if emulated else "kvm"),
         *("-cpu", "max" if emulated else "host"),
-        *("-smp", str(spec.cpus), "-m", str(max(spec.memory, LEAST_MEMORY) // _MIB)),
+        *("-smp", str(spec.cpus), "-m", str(spec.memory // _MIB)),
         *("-kernel", f"/dev/fd/{kernel}", "-initrd", f"/dev/fd/{ramdisk}"),
         *("-append", _command_line(emulated)),
         *("-device", "virtio-serial-pci,max_ports=2"),
@@ -352,6 +374,7 @@ def configuration(spec: GuestSpec, limits: Limits) -> dict[str, object]:
         "limits": [None, None, limits.cpu, limits.file_size, limits.files, None, None],
         "files": dict(spec.files),
         "shares": [[share.tag, share.target, share.writable] for share in spec.shares],
+        "wall": limits.wall or 0,
         "proxy": PROXY_PORT if spec.proxy is not None else 0,
     }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import termios
 import time
@@ -38,6 +39,7 @@ class GuestSteward(Steward):
         self.guest: Guest | None = None
         self.booted = 0.0
         self.prepared: dict[int, Session] = {}  # pid to what it stands for
+        self.rest = 0  # pid of the process that stands for what ended commands left
 
     def bring_up(self) -> dict[str, Any]:
         began = time.monotonic()
@@ -92,6 +94,10 @@ class GuestSteward(Steward):
         return Started(pid, os.pidfd_open(pid), master, result)
 
     def tell(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        if message.get("ev") == "exit" and message.get("pid") == self.rest and self.guest is not None:
+            self.rest = 0
+            self.guest.kill_left()  # it was killed, or there is nothing left
+            return
         if message.get("ev") == "exit":
             number, pid, status = message.get("id"), message.get("pid"), message.get("status")
             session = self.prepared.pop(pid, None) if isinstance(pid, int) else None
@@ -125,6 +131,18 @@ class GuestSteward(Steward):
                     self.settle(fd)
                 else:
                     self._of_guest(fd, events)
+            self._stand_for_the_rest()
+
+    def _stand_for_the_rest(self) -> None:
+        """Have a child while ended commands have processes that run on: a box with such is not idle."""
+        assert self.guest is not None
+        if self.guest.left and not self.rest:
+            pid = os.fork()
+            if pid == 0:
+                _wait_forever()
+            self.rest = pid
+        elif self.rest and not self.guest.left:
+            os.kill(self.rest, signal.SIGKILL)
 
     def _of_guest(self, fd: int, events: int) -> None:
         assert self.guest is not None
@@ -148,6 +166,18 @@ class GuestSteward(Steward):
             self.guest.end()
         if self.spec.folder.exists():
             remove(self.spec.folder)
+
+
+def _wait_forever() -> None:
+    try:
+        os.setsid()
+        close_from(0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        title.replace("left-running", "guest: what ended commands left running")
+        while True:
+            signal.pause()
+    finally:
+        os._exit(0)
 
 
 def _stand_in(session: Session, spawn: Spawn, fds: tuple[int, ...], report: int) -> None:

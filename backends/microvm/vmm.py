@@ -84,6 +84,7 @@ class Limits(NamedTuple):
     files: int | None
     file_size: int | None
     cpu: int | None
+    wall: int | None = None  # seconds of a session, for what it left; the keeper ends the session itself
 
 
 class Proof(NamedTuple):
@@ -132,6 +133,11 @@ class Guest(Protocol):
     bound: str  # what holds the monitor's process, in words
     monitors: tuple[int, ...]  # pidfds of the monitor's processes on the host: with them the guest ends
 
+    @property
+    def left(self) -> int:
+        """How many ended commands left processes that run on, as far as the guest tells."""
+        ...
+
     def session(self, command: Command) -> Session:
         """Prepare one command. ``OSError``: the guest takes none now."""
         ...
@@ -146,6 +152,10 @@ class Guest(Protocol):
 
     def usage(self, number: int) -> tuple[float, float, int] | None:
         """User and system seconds and peak bytes of an ended command, as the guest says; None: untold."""
+        ...
+
+    def kill_left(self) -> None:
+        """End what ended commands left."""
         ...
 
     def freeze(self, done: Callable[[int], None]) -> None:

@@ -24,9 +24,10 @@ def common() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[Guests]:
+def world(request: pytest.FixtureRequest) -> Iterator[Guests]:
+    """A world; with Python in its image where the module says ``PYTHON = True``."""
     why = worlds.missing()
     if why:
         pytest.skip(why)
-    with worlds.guests() as made:
+    with worlds.guests(python=getattr(request.module, "PYTHON", False)) as made:
         yield made

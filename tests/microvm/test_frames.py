@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
 import socket
@@ -109,7 +110,6 @@ def guest() -> Iterator[Guest]:
     ("kind", "channel", "data"),
     [
         (frames.FROZEN, 0, frames.COUNT.pack(1)),  # nobody asked
-        (frames.EXIT, 1, b"short"),
         (frames.CONFIGURE, 0, b"{}"),
         (frames.QUIT, 0, b""),
         (200, 7, b""),
@@ -159,10 +159,26 @@ def test_a_stand_in_that_ended_takes_its_command_along(guest: Guest) -> None:
 
 
 def test_figures_of_a_command_are_taken_only_where_they_can_be(guest: Guest) -> None:
-    guest.say(frames.EXIT, 4, frames.EXITED.pack(0, 1.5, 0.5, 4096))
-    guest.say(frames.EXIT, 5, frames.EXITED.pack(0, float("nan"), 0.5, 4096))
-    guest.say(frames.EXIT, 6, frames.EXITED.pack(0, -1.0, 0.5, 4096))
-    assert guest.channel.usage == {4: Usage(1.5, 0.5, 4096)}
+    with contextlib.ExitStack() as stack:
+        for number in (4, 5, 6):
+            stack.enter_context(guest.channel.spawn(COMMAND._replace(id=number)))
+        guest.say(frames.EXIT, 4, frames.EXITED.pack(0, 1.5, 0.5, 4096))
+        guest.say(frames.EXIT, 5, frames.EXITED.pack(0, float("nan"), 0.5, 4096))
+        guest.say(frames.EXIT, 6, frames.EXITED.pack(0, -1.0, 0.5, 4096))
+        guest.say(frames.EXIT, 7, frames.EXITED.pack(0, 1.5, 0.5, 4096))  # of nobody
+        assert guest.channel.usage == {4: Usage(1.5, 0.5, 4096)}
+        with pytest.raises(Broken):
+            guest.say(frames.EXIT, 4, b"short")
+
+
+def test_a_guest_that_asks_and_does_not_listen_is_lost(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channels, "QUEUE", 4096)
+    guest.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    opened = frames.pack(frames.OPEN, frames.CONNECTIONS + 5)
+    with pytest.raises(Broken):
+        for _ in range(200):
+            guest.sock.sendall(opened * 300)
+            guest.turn()
 
 
 def test_a_connection_goes_to_the_proxy_both_ways_and_ends() -> None:

@@ -80,6 +80,8 @@ class Agent:
         self.results: dict[int, Session] = {}
         self.pids: dict[int, Session] = {}
         self.lingering: list[Session] = []  # ended, with processes left in their group
+        self.told = 0  # how many of them the host knows of
+        self.wall = 0
         self.account = Account(0, 0, Limits())
         self.listener: socket.socket | None = None
         self.connections: dict[int, Connection] = {}
@@ -111,8 +113,18 @@ class Agent:
                     self.accept()
                 else:
                     self.on_stream(fd, events)
-            self.lingering = [one for one in self.lingering if not one.remove()]
+            self.look_after()
             self.flush()
+
+    def look_after(self) -> None:
+        """What ended commands left: it may run as long as its session might have."""
+        self.lingering = [one for one in self.lingering if not one.remove()]
+        for one in self.lingering:
+            if self.wall and time.monotonic() - one.born > self.wall:
+                one.kill()
+        if len(self.lingering) != self.told:
+            self.told = len(self.lingering)
+            self.tell(frames.LEFT, 0, frames.COUNT.pack(self.told))
 
     def watched(self) -> dict[int, int]:
         wanted = {self.port: select.POLLIN | (select.POLLOUT if self.out else 0)}
@@ -171,6 +183,9 @@ class Agent:
             self.tell(frames.FROZEN, 0, frames.COUNT.pack(self.freeze(True)))
         elif frame.kind == frames.THAW:
             self.tell(frames.THAWED, 0, frames.COUNT.pack(self.freeze(False)))
+        elif frame.kind == frames.KILL and not frame.channel:
+            for one in self.lingering:
+                one.kill()
         elif frame.kind == frames.QUIT:
             write(f"{root.GROUPS}/box/cgroup.kill", "1")
             os.sync()
@@ -197,6 +212,7 @@ class Agent:
             socket.sethostname(wanted["name"])
             kernel.loopback_up()
             root.build(wanted)
+            self.wall = int(wanted["wall"])
             self.account = Account(wanted["uid"], wanted["gid"], Limits(*wanted["limits"]))
             if wanted["proxy"]:
                 self.listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 import signal
+import time
 from collections import deque
 from typing import NoReturn
 
@@ -40,6 +41,7 @@ class Session:
         self.waiting: deque[bytes] = deque()  # input that the command has not read
         self.ending = False  # input ends after that
         self.exit: tuple[int, float, float, int] | None = None
+        self.born = time.monotonic()
         os.mkdir(self.group)
         try:
             self.fds, self.pid, self.result = _start(spawn, account, self.group)

@@ -8,26 +8,25 @@ kernel refuses, not what the host's does.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 import select
-import signal
 import socket
 import struct
 import termios
 import time
 from collections.abc import Iterable
-from typing import NoReturn
+from typing import Any
 
-from backends.container import gvisor_call, gvisor_stand, inspection, joining, plan
+from backends.container import gvisor_call, gvisor_stand, gvisor_watch, inspection, joining, plan
 from backends.container.inspection import Seen
 from backends.container.joining import Joiner, Runtime
 from backends.container.steward import ContainerSteward, call
 from backends.keeper.init_protocol import Message
 from backends.keeper.init_session import Spawn, Started
-from backends.kernel import title
-from backends.kernel.syscalls import close_from
+from backends.kernel import procfs
 from backends.tiers.limits import NOT_ENFORCED
 from backends.tiers.protocol import Refusal
 from backends.values import Claim, Enforcement
@@ -58,6 +57,11 @@ def refusals(*, net: str, rootful: bool) -> Iterable[Refusal]:
 class GvisorSteward(ContainerSteward):
     """One box under gVisor."""
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._watch = 0
+        self._rest = 0  # pid of the process that stands for what ended commands left
+
     def words(self, runtime: Runtime) -> list[str]:
         made = self._order
         if made.checkpoint:
@@ -65,18 +69,49 @@ class GvisorSteward(ContainerSteward):
         return plan.run(made.plan, runtime.program, first=FIRST, held=False)
 
     def join(self, runtime: Runtime, container: str, pid: int) -> Joiner:
-        _watch(self.death, pid)
+        wanted = self._order.plan
+        self._watch = gvisor_watch.watch(self.death, pid, wanted.memory, wanted.folder)
         return GvisorJoiner(runtime, container, self._order.process, self._order.plan.folder, pid)
 
     def claims(self) -> tuple[Claim, ...]:
         assert self._seen is not None
         return claims(self._seen, os.uname().release)
 
+    def _facts(self, runtime: Runtime) -> dict[str, Any]:
+        """What is below the sandbox's first process is gVisor's; the box's are those that stand for them."""
+        facts = super()._facts(runtime)
+        assert isinstance(self._joiner, GvisorJoiner)
+        self._joiner.forget()  # the look inside has ended
+        watch = procfs.identify(self._watch)
+        if watch is None:
+            raise OSError("the process that watches the box is gone already")
+        return {**facts, "first": list(watch)}
+
+    def below(self) -> dict[int, procfs.Stat]:
+        now = procfs.scan()
+        return {one.pid: one for one in procfs.descendants(now, now.stats[os.getpid()].ident)}
+
     def tell(self, message: Message, fds: tuple[int, ...] = ()) -> None:
+        if message.get("ev") != "exit" or not isinstance(self._joiner, GvisorJoiner):
+            super().tell(message, fds)
+            return
+        pid = message.get("pid")
+        if pid == self._rest:
+            self._rest = 0
+            if message.get("status"):
+                self._joiner.end_all()  # somebody ended it, and means what it stands for
+            return
         super().tell(message, fds)
-        if message.get("ev") == "exit" and isinstance(self._joiner, GvisorJoiner):
-            pid = message.get("pid")
-            self._joiner.ended(pid if isinstance(pid, int) else 0)
+        self._joiner.ended(pid if isinstance(pid, int) else 0)
+        if not self._rest and not self._joiner.live and gvisor_watch.processes(self._joiner.told("ps")):
+            self._rest = gvisor_watch.stand_for_the_rest(self._joiner.told("ps"))
+
+    def happened(self, fd: int) -> None:
+        if fd == self._first_fd:
+            path = os.path.join(self._order.plan.folder, gvisor_watch.OVER)
+            with contextlib.suppress(FileNotFoundError), open(path, encoding="ascii") as file:
+                self.tell({"ev": "error", "what": "the box was ended", "why": file.read(200)})
+        super().happened(fd)
 
     def freeze(self) -> int:
         """All of the box at once; its processes on the host are gVisor's, and are not to be stopped."""
@@ -124,7 +159,8 @@ class GvisorJoiner(Joiner):
             pidfd = os.pidfd_open(pid)
             inner = _number_in(f"{base}.inner", pidfd)
             if inner is not None:
-                os.write(stand.tell, b"%d" % inner)
+                with contextlib.suppress(BrokenPipeError):  # it has ended already
+                    os.write(stand.tell, b"%d" % inner)
             os.close(stand.tell)
             if inner is None:
                 os.close(pidfd)
@@ -146,6 +182,19 @@ class GvisorJoiner(Joiner):
     def told(self, *words: str, last: tuple[str, ...] = ()) -> list[str]:
         """A call of the runtime for this container."""
         return [*self._runtime.argv, *words, self._container, *last]
+
+    @property
+    def live(self) -> bool:
+        """Whether a command runs that somebody asked for."""
+        return bool(self._inner)
+
+    def forget(self) -> None:
+        self._inner.clear()
+
+    def end_all(self) -> None:
+        """SIGKILL to every process of the box's user inside (kill(2), pid -1)."""
+        enter = gvisor_stand.entering(self._runtime.argv, self._container)
+        call([*enter, plan.INIT, "kill", "-9", "-1"], {"PATH": "/usr/bin:/bin"}, self._folder)
 
     def ended(self, pid: int) -> None:
         """The process on the host is gone: so must be the command, which it may have left running."""
@@ -172,43 +221,6 @@ def _number_in(path: str, pidfd: int) -> int | None:
         if ended or time.monotonic() > until:
             return None
         ended = bool(poll.poll(_STEP))
-
-
-def _watch(death: int, pid: int) -> None:
-    """A process of its own, the keeper's child, that ends the box when the keeper goes.
-
-    The steward does so too; this one is for when it was killed before.
-    """
-    first = os.pidfd_open(pid)
-    between = os.fork()
-    if between == 0:
-        try:
-            if os.fork() == 0:
-                _watching(death, first)
-        finally:
-            os._exit(0)
-    os.close(first)
-    os.waitpid(between, 0)
-
-
-def _watching(death: int, first: int) -> NoReturn:
-    try:
-        os.setsid()
-        high = [os.dup(fd) for fd in (death, first)]
-        for target, fd in enumerate(high):
-            os.dup2(fd, target)
-        close_from(2)
-        title.replace("cloche-watch", "cloche watch of a gVisor box")
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        poll = select.poll()
-        poll.register(0, select.POLLIN)
-        poll.register(1, select.POLLIN)
-        if 1 not in [fd for fd, _ in poll.poll()]:
-            signal.pidfd_send_signal(1, signal.SIGKILL)
-    finally:
-        os._exit(0)
 
 
 def claims(seen: Seen, own: str) -> tuple[Claim, ...]:
@@ -281,7 +293,17 @@ def _limit(row: Enforcement) -> Enforcement:
     )
 
 
+def _memory(row: Enforcement) -> Enforcement:
+    return row._replace(
+        enforced=f"soft: looked at every {gvisor_watch.LOOK / 1000} s, the whole box ends beyond it",
+        missing="no control group holds it; what gVisor itself needs is not counted",
+        mechanism="size of the file that holds gVisor's memory, SIGKILL",
+        proof="",
+    )
+
+
 _ROWS = {
+    "resources.mem": _memory,
     "syscalls": _syscalls,
     "privileges": _privileges,
     "net.unix": _unix,

@@ -88,6 +88,7 @@ class Keeper:
         self._linger_timer: Timer | None = None
         self._ready: Callable[[tuple[Claim, ...] | None, str], None] | None = ready
         self._why = ""
+        self._told = ""  # what init said is wrong with the box
         self._census: tuple[float, census.Census] | None = None
         self._over = False
         self.gate: Gate | None = None
@@ -310,7 +311,8 @@ class Keeper:
             if self.gate is not None:
                 self.gate.moved(message.get("id"))
         elif event == "error":
-            self._answer_ready(None, f"{message.get('what')}: {message.get('why')}")
+            self._told = f"{message.get('what')}: {message.get('why')}"[:300]
+            self._answer_ready(None, self._told)
         else:
             self.log.note(f"init said something unknown: {event!r}")
 
@@ -391,7 +393,7 @@ class Keeper:
         self._answer_ready(None, "init ended before the box was ready")
         if not self.stopping:
             self.stopping = True
-            self._why = "init ended"
+            self._why = self._told or "init ended"
             self.recorder.note("stop", {"who": "keeper", "why": self._why})
         os.close(self.box.death)
         self.link.close()

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from backends.container import gvisor, gvisor_call, inspection, runtimes
+from backends.container import gvisor, gvisor_call, gvisor_watch, inspection, runtimes
 from backends.container.podman import Podman
+from backends.kernel import procfs
 from backends.values import Enforcement
 from tests import support
-from tests.container.test_deaths import Parts, containers
+from tests.container.test_deaths import containers
 from tests.container.world import ROOTFUL, World
 
 PROFILE = "sentry"
@@ -113,9 +117,33 @@ def test_a_frozen_box_is_read_and_goes_on(world: World, box: Path) -> None:
     assert world.cloche("run", "sentry", "--", "true").code == 0
 
 
+class Parts:
+    """The host's processes of one live box, by name."""
+
+    def __init__(self, world: World, box: Path) -> None:
+        live = world.live(box)
+        self.idents = {"keeper": live["keeper"], "steward": live["init"], "watch": live["beside"][0]}
+        self.idents["sandbox"] = next(_sandboxes(world))
+
+    def kill(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            os.kill(self.idents[name]["pid"], signal.SIGKILL)
+
+    def alive(self) -> list[str]:
+        return [name for name, ident in self.idents.items() if support.is_alive(ident)]
+
+
+def _sandboxes(world: World) -> Iterator[dict[str, int]]:
+    for pid, stat in procfs.scan().stats.items():
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if words[0] == b"runsc-sandbox" and os.fsencode(world.root) in words[1]:
+                yield {"pid": pid, "start": stat.start}
+
+
 @pytest.mark.parametrize(
     "names",
-    [("keeper",), ("steward",), ("first",), ("steward", "keeper")],
+    [("keeper",), ("steward",), ("sandbox",), ("steward", "keeper"), ("watch", "keeper")],
     ids="-".join,
 )
 def test_a_killed_part_takes_all_others_along(world: World, box: Path, names: tuple[str, ...]) -> None:
@@ -131,6 +159,39 @@ def test_a_killed_part_takes_all_others_along(world: World, box: Path, names: tu
     assert (again.code, again.out) == (0, "again\n"), again.err
     assert world.cloche("stop", "sentry").code == 0
     assert world.left() == []
+    assert not list(_sandboxes(world))
+
+
+def test_what_a_command_left_running_is_seen_and_keeps_the_box_from_being_idle(
+    world: World, box: Path
+) -> None:
+    assert world.cloche("run", "sentry", "--", "true").code == 0
+    support.wait_until(lambda: _state(world) == "idle", "it is idle")
+    text = "sleep 5 </dev/null >/dev/null 2>&1 & echo left"
+    assert world.cloche("run", "sentry", "--", "sh", "-c", text).out == "left\n"
+    support.wait_until(lambda: "left running" in world.cloche("ps", "sentry").out, "it is shown")
+    assert _state(world) == "running"
+    support.wait_until(lambda: _state(world) == "idle", "it is idle again", timeout=60)
+
+
+def _state(world: World) -> str:
+    rows = json.loads(world.cloche("ls", "--json").out)["boxes"]
+    return next(str(row["state"]) for row in rows if row["name"] == "sentry")
+
+
+def test_a_box_beyond_its_memory_is_ended_and_says_so(world: World, box: Path) -> None:
+    world.profile("small", 'runtime = "gvisor"\n[profiles.small.resources]\nmem = "128M"')
+    small = world.new("small", profile="small")
+    text = "dd if=/dev/zero of=/tmp/big bs=1M count=400; sleep 9"
+    done = world.cloche("run", "small", "--", "sh", "-c", text)
+    assert done.code != 0
+    support.wait_until(lambda: "the limit is 128 MiB" in _stopped(small), "it says why", timeout=30)
+    assert not containers(world) or world.cloche("stop", "small").code == 0
+
+
+def _stopped(box: Path) -> str:
+    records = [json.loads(line) for line in (box / "journal.jsonl").read_text().splitlines()]
+    return " ".join(str(one["data"]["why"]) for one in records if one["kind"] == "stop")
 
 
 def test_a_list_of_destinations_is_refused_by_name(world: World, box: Path) -> None:
@@ -143,6 +204,17 @@ def test_a_list_of_destinations_is_refused_by_name(world: World, box: Path) -> N
 
 
 # ---- without a box
+
+
+def test_only_the_boxs_users_processes_are_counted() -> None:
+    table = (
+        b"UID       PID       PPID      C         TTY       STIME     TIME      CMD\n"
+        b"65534     1         0         0         ?         00:35     0s        busybox\n"
+        b"1000      27        1         0         ?         00:35     0s        sleep\n"
+        b"1000      30        1         8         ?         00:35     20ms      1000 65534\n"
+    )
+    assert gvisor_watch.counted(table) == 2
+    assert gvisor_watch.counted(b"") == 0
 
 
 @pytest.mark.parametrize(

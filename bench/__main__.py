@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from bench import document, fleet, livediff, many, relay, repository, results, rows, table, viewer
+from bench import document, fleet, livediff, many, relay, repository, results, rows, table, tiers, viewer
 from bench.acts import (
     Stage,
     command_line,
@@ -111,6 +111,10 @@ def engine(stage: Stage, options: argparse.Namespace) -> None:
     in_rounds(options.rounds, running_engine, evidence, stage=stage)
 
 
+def every_tier(stage: Stage, options: argparse.Namespace) -> None:
+    tiers.measure(stage, min(options.rounds, 5))
+
+
 def memory(stage: Stage, options: argparse.Namespace) -> None:
     many.one(stage, min(options.rounds, 3))
 
@@ -165,6 +169,7 @@ def through_relay(stage: Stage, options: argparse.Namespace) -> None:
 PARTS: dict[str, Callable[[Stage, argparse.Namespace], None]] = {
     "command-line": command_lines,
     "engine": engine,
+    "tiers": every_tier,
     "memory": memory,
     "sizes": two_sizes,
     "scale": scale,

@@ -54,6 +54,7 @@ ANYBODYS = {
     "test_outputfilter",
     "test_parts",
     "test_proxy",
+    "test_proxy_bounds",
     "test_proxyhead",
     "test_relay_floods",
     "test_relay_http",

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
-import signal
 import stat
 import subprocess
 import tarfile
@@ -18,28 +16,14 @@ import pytest
 from backends.container import images, images_export
 from backends.container.images_entries import Entry, folder, link, text, write_archive
 from tests import support
-from tests.container.world import ROOTFUL, World
+from tests.container.imaging import listed, made
+from tests.container.world import World
 
 
 @pytest.fixture(scope="module")
 def tools(world: World) -> str:
     """An image of this host's programs; its digest."""
     return made(world, "image", "build", "--from-host", "python3", "git", "--name", "tools")
-
-
-def made(world: World, *words: str) -> str:
-    done = world.cloche(*words, "--json")
-    assert done.code == 0, done.err
-    value = done.json()
-    assert isinstance(value, dict)
-    return str(value["image"]["digest"])
-
-
-def listed(world: World) -> dict[str, Any]:
-    """Each image by its first name, or by its digest."""
-    value = world.cloche("image", "ls", "--json").json()
-    assert isinstance(value, dict)
-    return {(row["names"] or [row["digest"]])[0]: row for row in value["images"]}
 
 
 def members(world: World, digest: str) -> dict[str, tarfile.TarInfo]:
@@ -243,72 +227,6 @@ def test_an_archive_whose_layer_reaches_outside_leaves_nothing_there(world: Worl
         assert world.cloche("image", "rm", "hostile").code == 0
 
 
-# ---------------------------------------------------------------- of a Containerfile
-
-
-def build(world: World, tmp_path: Path, recipe: str, *more: str) -> support.Done:
-    context = tmp_path / "context"
-    context.mkdir(exist_ok=True)
-    (context / "Containerfile").write_text(recipe)
-    rootful = ("--rootful",) if ROOTFUL else ()
-    return world.cloche("image", "build", str(context), "--name", "built", *rootful, *more)
-
-
-def test_a_containerfile_is_built_without_a_network_from_an_image_of_the_store(
-    world: World, tmp_path: Path
-) -> None:
-    done = build(
-        world,
-        tmp_path,
-        "FROM localhost/box\nRUN id -u > /who; ip -o link | cut -d: -f2 > /links; echo built > /made\n",
-    )
-    assert done.code == 0, done.err
-    world.new("built", image="built")
-    done = world.cloche("run", "built", "--", "cat", "/made", "/who", "/links")
-    assert done.out.split() == ["built", "0", "lo"]
-    assert world.cloche("rm", "--force", "built").code == 0
-    label = " (rootful)" if ROOTFUL else ""
-    assert listed(world)["localhost/built:latest"]["source"] == f"Containerfile: context{label}"
-    assert world.cloche("image", "rm", "built").code == 0
-
-
-@pytest.mark.parametrize(
-    ("recipe", "why"),
-    [
-        ("FROM docker.io/library/alpine\n", "alpine"),
-        ("FROM localhost/box\nRUN exit 7\n", "exit status 7"),
-        ("FROM localhost/box\nCOPY /etc/passwd /x\n", "passwd"),
-        ("FROM localhost/box\nADD http://192.0.2.1/x /x\n", ""),
-    ],
-)
-def test_a_build_that_needs_more_than_it_has_fails_with_the_reason(
-    world: World, tmp_path: Path, recipe: str, why: str
-) -> None:
-    done = build(world, tmp_path, recipe)
-    assert done.code == 1, done.err
-    assert "building the image failed" in done.err
-    assert why in done.err
-    assert "localhost/built:latest" not in listed(world)
-
-
-def test_a_folder_without_a_containerfile_and_two_ways_at_once_are_usage_errors(
-    world: World, tmp_path: Path
-) -> None:
-    assert world.cloche("image", "build", str(tmp_path), "--name", "n").code == 2
-    assert world.cloche("image", "build", str(tmp_path / "none"), "--name", "n").code == 2
-    assert world.cloche("image", "build", "--name", "n").code == 2
-    assert world.cloche("image", "build", str(tmp_path), "--name", "n", "--from-host", "git").code == 2
-    assert world.cloche("image", "build", "--from-host", "git").code == 2
-
-
-@pytest.mark.skipif(not ROOTFUL, reason="needs root")
-def test_root_builds_only_when_it_says_that_it_may(world: World, tmp_path: Path) -> None:
-    (tmp_path / "Containerfile").write_text("FROM localhost/box\n")
-    done = world.cloche("image", "build", str(tmp_path), "--name", "n")
-    assert done.code == 3
-    assert "--rootful" in done.err
-
-
 # ---------------------------------------------------------------- names, and the end
 
 
@@ -424,39 +342,6 @@ def test_a_file_that_shrinks_while_it_is_read_makes_no_image(tmp_path: Path) -> 
     with pytest.raises(OSError):
         write_archive(entries, tmp_path / "out.tar", name="localhost/x:latest", machine="x", labels={})
     assert [path.name for path in tmp_path.glob("*.layer")] == []
-
-
-def _sleepers(word: str) -> list[int]:
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            if word.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                found.append(int(pid))
-    return found
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_build_that_is_killed_leaves_no_process_and_gc_the_rest(
-    world: World, tmp_path: Path, how: signal.Signals
-) -> None:
-    word = f"47{how:02}.25"
-    (tmp_path / "Containerfile").write_text(
-        f"FROM localhost/box\nRUN (setsid sleep {word} &); sleep {word}\n"
-    )
-    rootful = ("--rootful",) if ROOTFUL else ()
-    argv = support.cloche_argv("image", "build", str(tmp_path), "--name", "never", *rootful)
-    child = subprocess.Popen(argv, env={**os.environ, **world.env}, stderr=subprocess.DEVNULL)
-    support.wait_until(lambda: len(_sleepers(word)) == 2, "the step runs")
-    os.kill(child.pid, how)
-    assert child.wait(60) != 0
-    support.wait_until(lambda: not _sleepers(word), "all that the build started is gone")
-    store = world.root / "s" / "cloche" / ".podman"
-    done = world.cloche("gc")
-    assert done.code == 0, done.err
-    assert list((store / "tmp").iterdir()) == []
-    assert list((store / "images" / "overlay-containers").glob("?" * 64)) == []
-    assert "localhost/never:latest" not in listed(world)
-    assert support.mounts_below(world.root) == []
 
 
 def test_gc_takes_nothing_that_somebody_is_at(world: World) -> None:

@@ -21,6 +21,7 @@ NAMES = {
     "plain.example": (OTHER,),
     "off.example": (ADDRESS,),  # pinned, and on no list
 }
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
 
 
 class ServedProxy(Served):
@@ -126,3 +127,27 @@ def asked(one: ServedProxy, request: bytes) -> bytes:
 
 def get(url: str, host: str, *fields: str, method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {url} HTTP/1.1", f"Host: {host}", *fields, "", ""]).encode()
+
+
+def answer(got: list[bytes], said: bytes = OK) -> Callable[[socket.socket], None]:
+    """A server that reads one head, answers and closes, as it is told to."""
+
+    def serve(client: socket.socket) -> None:
+        got.append(head_of(client))
+        client.sendall(said)
+
+    return serve
+
+
+def hears(got: list[bytes]) -> Callable[[socket.socket], None]:
+    """A server that keeps what it gets, until an end or a reset."""
+
+    def serve(client: socket.socket) -> None:
+        while data := client.recv(1 << 16):
+            got.append(data)
+
+    return serve
+
+
+def never(client: socket.socket) -> None:
+    raise AssertionError("a server was reached")

@@ -137,6 +137,11 @@ def test_modes_and_links_are_the_guests_and_plain_files_of_the_persons(world: Gu
     )
 
 
+def test_git_works_inside_and_its_folder_is_not_there_outside(world: Guests, box: Path) -> None:
+    assert "HEAD" in world.run("plain", "ls .git").out.split()
+    assert not list((box / "tree" / ".git" / "objects").iterdir())
+
+
 def test_a_proposal_is_what_the_box_holds(world: Guests) -> None:
     box = world.new("proposed")
     script = (
@@ -181,8 +186,8 @@ def test_what_files_claim_is_read_as_a_claim_and_nothing_is_followed(world: Gues
     os.setxattr(box / "tree" / "README.md", MODE, b"odd")
     done = world.cloche("propose", "plain")
     diff = world.cloche("diff", "plain").out
-    done = world.cloche("reopen", "plain")
-    assert done.code == 0, done.err
+    reopened = world.cloche("reopen", "plain")
+    assert reopened.code == 0, reopened.err
     assert "the host's" not in diff
     assert f"+{secret}" in diff
     shown = {line.split()[-1] for line in diff.splitlines() if line.startswith("+++ b/")}
@@ -199,11 +204,6 @@ def test_what_files_claim_is_read_as_a_claim_and_nothing_is_followed(world: Gues
     ):
         assert f"{name}: it is " in said, name
         assert why in said
-
-
-def test_git_works_inside_and_its_folder_is_not_there_outside(world: Guests, box: Path) -> None:
-    assert "HEAD" in world.run("plain", "ls .git").out.split()
-    assert not list((box / "tree" / ".git" / "objects").iterdir())
 
 
 def test_a_stopped_box_leaves_nothing_and_its_files_are_there_when_it_starts_again(

@@ -329,7 +329,7 @@ def arguments(spec: GuestSpec) -> list[str]:
         *("-name", f"cloche-{spec.name}"),
         *("-machine", f"{MACHINE},usb=off,graphics=off"),
         *("-accel", f"tcg,tb-size={_TRANSLATED}" if emulated else "kvm"),
-        *("-cpu", "max" if emulated else "host"),
+        *("-cpu", "max" if emulated else "host,-vmx,-svm"),
         *("-smp", str(spec.cpus), "-m", str(spec.memory // _MIB)),
         *("-kernel", f"/dev/fd/{kernel}", "-initrd", f"/dev/fd/{ramdisk}"),
         *("-append", _command_line(emulated)),

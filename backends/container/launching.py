@@ -14,6 +14,7 @@ from backends.boxes.layout import BoxPaths
 from backends.container import (
     gvisor_call,
     gvisor_checkpoint,
+    gvisor_left,
     listening,
     places,
     plan,
@@ -70,10 +71,16 @@ def start(spec: LaunchSpec, refusals: Iterable[Refusal]) -> LiveBox:
     try:
         order = _order(spec, engine, folder, rootful=rootful)
         network = None if order.listener is None else _network(spec.policy)
-        kind = ContainerSteward
+        kind: type[ContainerSteward] = ContainerSteward
         if order.runtimes == (gvisor_call.NAME,):
             kind = GvisorSteward
             order = order._replace(checkpoint=gvisor_checkpoint.taken(spec.paths))
+            if any(gvisor_left.sandboxes(engine)):
+                from backends.container import images
+
+                words = ("ps", "--all", "--no-trunc", "--format", "{{.Names}} {{.ID}}")
+                told = images.call(engine, *words, doing="listing containers")
+                gvisor_left.end_of_box(engine, places.name(spec.paths), told)
         taking, hand = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         pid, control, death, reader = serving.fork(
             lambda control, death, kept: kind(control, death, order, socket.socket(fileno=kept[0])),

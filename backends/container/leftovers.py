@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 
 from backends.boxes.layout import BoxPaths, runtime_dir
-from backends.container import images, places, plan
+from backends.container import gvisor_left, images, places, plan
 from backends.container.plan import RECORDS, REMOVE
 from backends.container.podman import Podman, find, prepare, store_dir
 from backends.errors import ClocheError
@@ -33,7 +33,9 @@ def sweep(live: Iterable[BoxPaths]) -> int:
         "{{.Names}} {{.ID}}",
         doing="listing containers",
     )
-    for name, _, ident in (line.partition(" ") for line in said.splitlines()):
+    rows = [line.partition(" ") for line in said.splitlines()]
+    gvisor_left.end(engine, {ident for name, _, ident in rows if name.removeprefix(places.PREFIX) in kept})
+    for name, _, ident in rows:
         if name.startswith(places.PREFIX) and name.removeprefix(places.PREFIX) not in kept:
             _drop(engine, name)
             plan.drop_groups(ident)

@@ -162,15 +162,31 @@ def test_a_killed_part_takes_all_others_along(world: World, box: Path, names: tu
     assert not list(_sandboxes(world))
 
 
+@pytest.mark.parametrize("by", ["gc", "run"])
+def test_a_sandbox_whose_watchers_were_all_killed_is_ended_by_gc_or_the_next_launch(
+    world: World, box: Path, by: str
+) -> None:
+    assert world.cloche("run", "sentry", "--", "true").code == 0
+    parts = Parts(world, box)
+    parts.kill(("watch", "steward", "keeper"))
+    support.wait_until(lambda: parts.alive() == ["sandbox"], "all others have ended", timeout=30)
+    done = world.cloche("gc") if by == "gc" else world.cloche("run", "sentry", "--", "echo", "again")
+    assert done.code == 0, done.err
+    assert not parts.alive()
+    assert world.cloche("run", "sentry", "--", "true").code == 0
+    assert world.cloche("stop", "sentry").code == 0
+    assert world.left() == []
+
+
 def test_what_a_command_left_running_is_seen_and_keeps_the_box_from_being_idle(
     world: World, box: Path
 ) -> None:
     assert world.cloche("run", "sentry", "--", "true").code == 0
     support.wait_until(lambda: _state(world) == "idle", "it is idle")
-    text = "sleep 5 </dev/null >/dev/null 2>&1 & echo left"
+    text = "sleep 12 </dev/null >/dev/null 2>&1 & echo left"
     assert world.cloche("run", "sentry", "--", "sh", "-c", text).out == "left\n"
     support.wait_until(lambda: "left running" in world.cloche("ps", "sentry").out, "it is shown")
-    assert _state(world) == "running"
+    support.wait_until(lambda: _state(world) == "running", "it is not idle", timeout=8)
     support.wait_until(lambda: _state(world) == "idle", "it is idle again", timeout=60)
 
 

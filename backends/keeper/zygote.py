@@ -18,6 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -173,7 +174,8 @@ class _Zygote:
             client.sendall(protocol.encode({"ok": False, "why": "other surroundings"}))
             return True
         if loaded() != self._loaded:
-            client.sendall(protocol.encode({"ok": False, "why": "the program has changed"}))
+            with suppress(OSError):  # it gave up meanwhile: that is no reason to go on with what is no more
+                client.sendall(protocol.encode({"ok": False, "why": "the program has changed"}))
             return False
         data, fds = protocol.receive(client, REQUEST_LIMIT, FDS)
         try:

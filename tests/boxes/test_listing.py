@@ -120,12 +120,15 @@ def test_a_row_counts_what_the_tally_counts(engine: Engine) -> None:
 def test_a_command_that_ended_because_its_box_was_stopped_did_not_fail(engine: Engine) -> None:
     engine.create(NewBox(name="a"))
     done: list[int] = []
-    running = threading.Thread(target=lambda: done.append(run(engine, "a", "sleep 300")))
+    begun = threading.Event()  # a session that the journal tells of may still be starting
+
+    def go() -> None:
+        argv = ["sleep", "300"]
+        done.append(engine.run("a", argv, streams=QUIET, on_session=lambda _: begun.set()).exit)
+
+    running = threading.Thread(target=go)
     running.start()
-    support.wait_until(
-        lambda: [row.state for row in engine.sessions("a")] == ["running"],  # not still starting
-        "the command runs",
-    )
+    assert begun.wait(60)
     engine.stop("a")
     running.join()
     assert done == [137]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +144,22 @@ def test_an_interrupt_ends_quietly(cli: Cli, repo: Path) -> None:
     finally:
         watch.kill()
         watch.communicate()
+
+
+def test_a_keeper_that_takes_its_time_is_not_called_slow_by_who_asks_once(cli: Cli, repo: Path) -> None:
+    assert cli("new", "b", "--", "sh", "-c", "exit 7").code == 7
+    keeper = liveness.read(Engine(repo).find("b")).keeper
+    assert keeper is not None
+    for words, wanted in (
+        (("ls", "--json"), '"needs": "its last command failed (7)"'),
+        (("status", "b"), "live"),
+    ):
+        os.kill(keeper.pid, signal.SIGSTOP)
+        goes_on = threading.Timer(1.5, os.kill, (keeper.pid, signal.SIGCONT))
+        goes_on.start()
+        said = cli(*words).out
+        goes_on.join()
+        assert wanted in said and "not answer" not in said
 
 
 HOSTILE = "\x1b]0;title\x07\u202eevil\u009b31m\r[red]x[@click=app.apply]"

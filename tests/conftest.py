@@ -177,8 +177,11 @@ def share_zygote(ready: Path, runtime: Path) -> None:
     if found is not None:
         own = runtime / "cloche"
         own.mkdir(mode=0o700)
-        for path in (found, found.with_suffix(".lock")):
-            os.link(path, own / path.name)
+        try:
+            for path in (found, found.with_suffix(".lock")):
+                os.link(path, own / path.name)
+        except FileNotFoundError:  # it ends just now, since the program has changed or nobody asked for long
+            (own / found.name).unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)

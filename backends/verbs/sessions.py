@@ -365,7 +365,9 @@ def stop(paths: BoxPaths) -> bool:
     except NoSuchBox as error:
         if error.code != "not-live":
             raise
-    except Busy:
+    except Busy as busy:
+        if busy.code == "keeper-gone":
+            passage.wait_for_end(paths)  # it hung up, and may be writing its end
         if live.keeper is not None and not liveness.end(live.keeper):
             raise
     passage.wait_for_end(paths)

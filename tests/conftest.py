@@ -80,7 +80,7 @@ WARM = {"boxes", "cli", "demo", "doctor", "gate", "review", "trees", "workbench"
 WARM |= {
     f"keeper/test_{name}" for name in ("gate", "limits_told", "peers", "run", "terminal", "typing", "unseen")
 }
-COLD = {"cli/test_first_command", "cli/test_slice", "cli/test_usage"}
+COLD = {"cli/test_first_command", "cli/test_slice"}
 # What the caller's shell, or a test runner without a terminal, would decide for the commands under test.
 INHERITED = ("NO_COLOR", "COLUMNS", "LINES", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # A role that this run does not have is met by the other run of `make test`, which has it.

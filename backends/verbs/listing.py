@@ -130,7 +130,9 @@ class Lister:
             return _damaged(paths, entry.error.why if entry.error else "")
         kind = live.kind
         if answers is not None and answers.state != "live":
-            kind = "slow" if liveness.alive(live.keeper) else "lost"
+            kind = liveness.read(paths).kind  # it may have ended in order while it was asked
+            if kind == "live":
+                kind = "slow"
         if kind == "lost" and manifest.state != RUNNING:
             kind = ""  # it died with nothing in the box: nothing was lost
         stat = answers.replies.get("stat", {}) if answers else {}

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from backends.boxes import liveness
 from backends.boxes.layout import socket_path
 from backends.engine import Engine, NewBox, Streams
-from backends.snapshots import ProcessId
+from backends.snapshots import BoxRow, ProcessId
 from backends.verbs import asking
 from tests import support
 
@@ -63,6 +63,22 @@ def test_a_slow_keeper_shows_as_such_and_delays_nobody(
     assert [rows[n].processes for n in "abc"] == [1, 1, 1], "processes are seen without the keeper"
     view = engine.view("a")
     assert view.row.live == "slow" and len(view.processes) == 1 and view.sessions
+
+
+@pytest.mark.parametrize("look", [lambda engine: engine.boxes()[0], lambda engine: engine.view("a").row])
+def test_a_box_that_ends_while_it_is_asked_is_neither_slow_nor_lost(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, look: Callable[[Engine], BoxRow]
+) -> None:
+    engine.create(NewBox(name="a"))
+    run(engine, "a", BACKGROUND)
+
+    def ended(boxes: Mapping[str, object], *_: object, **__: object) -> dict[str, asking.Answers]:
+        Engine(engine.cwd).stop("a")
+        return dict.fromkeys(boxes, asking.Answers("slow", {}))
+
+    monkeypatch.setattr(asking, "ask", ended)
+    row = look(engine)
+    assert (row.live, row.needs) == ("", "")
 
 
 def test_a_dead_keeper_shows_as_lost(engine: Engine) -> None:

@@ -82,6 +82,7 @@ def test_busy_is_5(cli: Cli, repo: Path) -> None:
             assert done.code == 5 and "export" in done.err, words
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_policy_that_was_changed_is_3(cli: Cli, repo: Path) -> None:
     assert cli("new", "b").code == 0
     paths = Engine(repo).find("b")
@@ -96,6 +97,7 @@ def test_a_policy_that_was_changed_is_3(cli: Cli, repo: Path) -> None:
     ] == ["policy"]
 
 
+@pytest.mark.usefixtures("kept")
 def test_doctor_finds_a_base_that_is_no_longer_kept_and_a_cut_journal(cli: Cli, repo: Path) -> None:
     assert cli("new", "b").code == 0
     assert cli("run", "b", "--", "true").code == 0
@@ -229,6 +231,7 @@ def test_a_box_whose_keeper_cannot_start_says_why(cli: Cli, repo: Path) -> None:
     assert cli("run", "b", "--", "true").code == 0
 
 
+@pytest.mark.usefixtures("kept")
 def test_an_unconfined_box_says_so_wherever_its_evidence_is_shown(cli: Cli, repo: Path) -> None:
     new = cli("new", "w", "--tier", "workspace")
     assert cli("run", "w", "--", "sh", "-c", "echo x > x").code == 0

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from backends.engine import Engine, NewBox, Streams
+from backends.engine import Engine, NewBox
 from backends.errors import NoSuchBox, Refused, UsageError
 from backends.snapshots_compare import ComparedFile
 from backends.verbs import comparing
 from tests import support
+from tests.boxes import provided
+from tests.boxes.provided import ONCE, QUIET
 
-NULL = os.open(os.devnull, os.O_RDWR)
-QUIET = Streams(NULL, NULL, NULL)
 FILES = {
     "a": b"a\n",
     "b": b"b\n",
@@ -24,18 +22,8 @@ FILES = {
 }
 
 
-# For what is about the host's side alone: how a box gets its tree cannot matter there.
-ONCE = pytest.mark.parametrize("engine", ["checkout"], indirect=True)
-
-
-@pytest.fixture(params=["checkout", "overlay"])
-def engine(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Iterator[Engine]:
-    repo = support.make_repo(tmp_path / "repo", FILES)
-    (repo / "cloche.toml").write_text(f'[profiles.default]\ntree = "{request.param}"\n')
-    made = Engine(repo)
-    yield made
-    for row in made.boxes():
-        made.stop(row.name)
+repo = provided.repository(FILES)
+engine = provided.engine_with()
 
 
 def work(engine: Engine, name: str, script: str, *, propose: bool = True) -> int:

@@ -23,7 +23,7 @@ from backends.verbs.values import RunResult, SessionHandle, Streams, Terminal
 Value = TypeVar("Value")
 BLOCK = 65536
 START_LIMIT = 30.0  # seconds from the request to the command's start
-STOP_LIMIT = 5.0  # seconds that a keeper gets to end its box before it is taken to hang
+STOP_LIMIT = 15.0  # seconds that a keeper gets to end its box before it is taken to hang, on a busy host
 ENDING_LIMIT = 20.0  # seconds that a start waits for a keeper that is ending its box
 FROZEN_LIMIT = 60.0  # seconds that a start waits for a snapshot of the box to be taken
 

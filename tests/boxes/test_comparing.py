@@ -77,6 +77,17 @@ def test_tests_refusals_and_tries_stand_in_their_box(engine: Engine) -> None:
     assert one.seconds >= sum(test.seconds or 0 for test in one.tests) >= 0
 
 
+@ONCE
+def test_tests_that_a_box_ran_by_itself_stand_there_with_their_exit(engine: Engine) -> None:
+    script = "printf '#!/bin/sh\\nexit $1\\n' > tox; chmod +x tox; sh do"
+    do = "printf './tox 3; ./tox 3; ./tox 0; true' > do"
+    work(engine, "one", f"{do}; {script}")
+    work(engine, "two", f"{do}; {script}", propose=False)
+    for box in engine.compare(["one", "two"]).boxes:
+        told = [(one.argv[-1], one.exit, one.inside) for one in box.tests if one.argv[0] == "./tox"]
+        assert told == [("3", 3, True), ("0", 0, True)]
+
+
 def test_one_file_of_two_boxes_is_set_against_each_other(engine: Engine) -> None:
     work(engine, "one", "printf 'a\\nfirst\\n' > a; echo same > new; echo only > mine; rm b")
     work(engine, "two", "printf 'a\\nsecond\\n' > a; echo same > new; echo bb > b")

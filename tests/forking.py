@@ -138,6 +138,7 @@ def serve(number: int) -> NoReturn:
                 importlib.import_module(found.name)
     gc.collect()
     gc.freeze()
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # of a terminal, which who asks us gets as well
     channel = socket.socket(fileno=number)
     running: dict[int, tuple[int, int]] = {}
     with selectors.DefaultSelector() as selector:
@@ -168,6 +169,7 @@ def serve(number: int) -> NoReturn:
 
 def _command(request: Mapping[str, object], fds: list[int]) -> NoReturn:
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         args, cwd, env = request["args"], request["cwd"], request["env"]
         assert isinstance(args, list) and isinstance(cwd, str) and isinstance(env, dict)
         for target, fd in enumerate(fds[:3]):

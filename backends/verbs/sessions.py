@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from backends import trace
-from backends.boxes import liveness
+from backends.boxes import liveness, store
 from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, NoSuchBox
 from backends.keeper import client as keepers
@@ -351,12 +351,20 @@ def kill(paths: BoxPaths, process: ProcessId, signal: int) -> None:
         keeper.call("kill", pid=process.pid, start=process.start, signal=signal)
 
 
+def _once_started(paths: BoxPaths) -> liveness.Liveness:
+    """What lives of the box, once a keeper that is being started for somebody else lives or has given up."""
+    until = time.monotonic() + START_LIMIT
+    while store.starting(paths) and time.monotonic() < until:
+        time.sleep(0.02)
+    return liveness.read(paths)
+
+
 def stop(paths: BoxPaths) -> bool:
     """End every process; see ``Engine.stop``. A keeper that does not answer is killed by identity: init
     follows it by the death pipe and ends the tree."""
     from backends.verbs import passage
 
-    live = liveness.read(paths)
+    live = _once_started(paths)
     if live.kind == "":
         return False
     try:

@@ -54,8 +54,12 @@ __all__ = ["Engine", "NewBox", "RunResult", "SessionHandle", "Streams", "Termina
 class Engine(Explains, Gates, Doctors, Imaging, Checkpointing):
     """The engine as seen from one folder, which decides the repository that bare names belong to."""
 
-    def __init__(self, cwd: Path | None = None) -> None:
+    def __init__(self, cwd: Path | None = None, patience: float | None = None) -> None:
+        """``patience``: seconds that keepers are given to tell of their boxes. Without it it is as short as a
+        screen wants that looks again soon; who looks once sees no slow keeper where the host is just busy.
+        """
         self.cwd = (cwd or Path.cwd()).absolute()
+        self._patience = patience
         self._place: Source | None = None
         self._located = False
         self._lister: Lister | None = None
@@ -91,7 +95,7 @@ class Engine(Explains, Gates, Doctors, Imaging, Checkpointing):
         if self._lister is None:
             from backends.verbs.listing import Lister
 
-            self._lister = Lister()
+            self._lister = Lister(self._patience)
         return self._lister
 
     def _acted(self) -> None:
@@ -102,7 +106,8 @@ class Engine(Explains, Gates, Doctors, Imaging, Checkpointing):
     def boxes(self, everywhere: bool = False) -> tuple[BoxRow, ...]:
         """The boxes of this repository (outside any, or with ``everywhere``: of all), by age.
 
-        Keepers are asked in parallel and given at most 0.4 s: a slow one shows as such and delays no other.
+        Keepers are asked in parallel and given 0.4 s together, or the engine's patience: a slow one shows as
+        such and delays no other.
         """
         return self._list().rows(None if everywhere else self.repository_key)
 

@@ -8,9 +8,10 @@ the same, and type checkers are shown the original.
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing itself would be in the memory of every init
 if TYPE_CHECKING:
+    from typing import Any
     from typing import NamedTuple as NamedTuple
 else:
     _OWN = ("__annotations__", "__module__", "__qualname__", "__orig_bases__", "__classcell__")

@@ -9,11 +9,12 @@ from backends.snapshots_tried import Trial
 
 
 class SuiteRun(NamedTuple):
-    """One session of a box that looks like a run of tests."""
+    """One session of a box that looks like a run of tests, or the last run of a command line inside."""
 
     argv: tuple[str, ...]  # redacted
     exit: int | None  # None: it runs, or its end was not seen
     seconds: float | None
+    inside: bool = False  # a process of the box started it, not a person
 
 
 class ComparedBox(NamedTuple):

@@ -55,7 +55,11 @@ def zygotes(folder: Path) -> list[int]:
         if not entry.name.isdecimal():
             continue
         try:
-            if entry.joinpath("comm").read_bytes().strip() not in (b"cloche-zygote", b"cloche-forker"):
+            if entry.joinpath("comm").read_bytes().strip() not in (
+                b"cloche-zygote",
+                b"cloche-forker",
+                b"cloche-seed",
+            ):
                 continue
             held = [os.readlink(link) for link in entry.joinpath("fd").iterdir()]
         except (FileNotFoundError, ProcessLookupError, PermissionError):

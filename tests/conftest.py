@@ -21,6 +21,7 @@ from backends.kernel import cgroups
 from backends.snapshots_host import HostReport
 from backends.verbs import asking
 from tests import support
+from tests.forking import Forks
 
 NO_SKIP = os.environ.get("CLOCHE_NO_SKIP") == "1"
 REAL_ROOMS = {"boundary", "boxes", "cli", "demo", "doctor", "host", "keeper", "kernel", "trees"}
@@ -77,9 +78,12 @@ ANYBODYS = {
 }
 # Of the workbench, what drives it against real boxes from beginning to end.
 WORKBENCH = {"test_flows"}
-# Rooms whose tests are about boxes and not about how a keeper starts, and what of them is about that still.
-WARM_ROOMS = {"boxes", "cli", "demo", "doctor", "gate", "review", "trees", "workbench"}
-COLD = {"test_first_command", "test_slice"}
+# What is about boxes, not about how a keeper or a command starts; and what of these rooms is about that.
+WARM = {"boxes", "cli", "demo", "doctor", "gate", "review", "trees", "workbench"}
+WARM |= {
+    f"keeper/test_{name}" for name in ("gate", "limits_told", "peers", "run", "terminal", "typing", "unseen")
+}
+COLD = {"cli/test_first_command", "cli/test_slice"}
 # What the caller's shell, or a test runner without a terminal, would decide for the commands under test.
 INHERITED = ("NO_COLOR", "COLUMNS", "LINES", "GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 # A role that this run does not have is met by the other run of `make test`, which has it.
@@ -118,6 +122,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         attack = item.get_closest_marker("boundary") is not None
         if attack or (room in REAL_ROOMS and not is_plain_twin(item)) or flows:
             item.add_marker("again")
+
+
+def is_cold(request: pytest.FixtureRequest) -> bool:
+    """Whether a test has to begin as a user does on a host that runs no box: with nothing loaded."""
+    room = room_of(request.node)
+    name = f"{room}/{request.node.path.stem}"
+    return name in COLD or not {room, name} & WARM
 
 
 def is_plain_twin(item: pytest.Item) -> bool:
@@ -169,8 +180,11 @@ def share_zygote(ready: Path, runtime: Path) -> None:
     if found is not None:
         own = runtime / "cloche"
         own.mkdir(mode=0o700)
-        for path in (found, found.with_suffix(".lock")):
-            os.link(path, own / path.name)
+        try:
+            for path in (found, found.with_suffix(".lock")):
+                os.link(path, own / path.name)
+        except FileNotFoundError:  # it ends just now, since the program has changed or nobody asked for long
+            (own / found.name).unlink(missing_ok=True)
 
 
 @pytest.fixture(autouse=True)
@@ -190,7 +204,7 @@ def home(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(asking, "LIMIT", 5.0)  # a keeper beside other tests is not slow
     for name in INHERITED:
         monkeypatch.delenv(name, raising=False)
-    if room_of(request.node) in WARM_ROOMS and request.node.path.stem not in COLD:
+    if not is_cold(request):
         share_zygote(request.getfixturevalue("ready"), made.runtime)
     yield made
     left = end_boxes(made.state)
@@ -302,11 +316,21 @@ def big_repo(home: Home) -> Path:
     return support.make_big_repo(home.root / "big", 2000)
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """What commands of this worker are forked from."""
+    with Forks() as made:
+        yield made
+
+
 @pytest.fixture
-def cli(repo: Path) -> Callable[..., support.Done]:
+def cli(request: pytest.FixtureRequest, repo: Path) -> Callable[..., support.Done]:
     """Runs ``cloche ARGS`` in ``repo`` (or in ``cwd=``) and returns exit code, output and notes."""
+    shared: Forks | None = None if is_cold(request) else request.getfixturevalue("forks")
 
     def call(*args: str, cwd: Path | None = None, stdin: bytes = b"", timeout: float = 60.0) -> support.Done:
+        if shared is not None and shared.alike():
+            return shared.run(args, cwd=cwd or repo, stdin=stdin, timeout=timeout)
         return support.run(support.cloche_argv(*args), cwd=cwd or repo, stdin=stdin, timeout=timeout)
 
     return call

@@ -95,12 +95,13 @@ def _tests(box: ComparedBox) -> Line:
     if not box.tests:
         return line(("none ran", "idle"))
     more = f" of {len(box.tests)}" if len(box.tests) > 1 else ""
-    return line(*_end(box.tests[-1].exit), (more, "quiet"))
+    inside = " inside" if box.tests[-1].inside else ""
+    return line(*_end(box.tests[-1].exit), (inside, "idle"), (more, "quiet"))
 
 
 def _end(code: int | None) -> Line:
     if code is None:
-        return line(("running", "look"))
+        return line(("no end seen", "look"))
     return line((f"exit {code}", "live" if code == 0 else "look strong"))
 
 

@@ -58,7 +58,8 @@ def _tests(box: ComparedBox) -> str:
     if not box.tests:
         return "none ran"
     last = box.tests[-1]
-    end = "running" if last.exit is None else f"exit {last.exit}"
+    end = "no end seen" if last.exit is None else f"exit {last.exit}"
+    end += " (inside)" if last.inside else ""
     return f"{end}, of {len(box.tests)} runs" if len(box.tests) > 1 else end
 
 

@@ -11,6 +11,7 @@ from app.cli.table import Verb
 from backends.engine import Engine
 from backends.evidence.visible import visible
 
+PATIENCE = 3.0  # seconds for keepers that are asked once, however busy the host
 UNCONFINED = (
     "nothing confines this box (tier workspace): "
     "its processes run as you, and its journal is within their reach"
@@ -36,7 +37,7 @@ class Context:
     def __init__(self, verb: Verb, as_json: bool) -> None:
         self.verb = verb
         self.json = as_json
-        self.engine = Engine()
+        self.engine = Engine(patience=PATIENCE)
 
     def document(self, **members: Any) -> None:
         """Print the verb's JSON document. Non-ASCII is escaped, raw bytes of names as ``\\udcXX``."""

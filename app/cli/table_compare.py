@@ -55,7 +55,8 @@ COMPARE_VERBS: tuple[Verb, ...] = (
                 "list",
                 "for each: `box` (see *Box*), `tree`, `frozen` (a proposal; else as it lay at this moment), "
                 "`base`, `stat`, `size` (bytes of changed files), `sessions`, `seconds` (that they ran), "
-                "`tests` (`argv`, `exit`, `seconds`), `denied`, `tried` (as `cloche review` has it)",
+                "`tests` (`argv`, `exit`, `seconds`, `inside`: the last run of a command that the "
+                "box started itself), `denied`, `tried` (as `cloche review` has it)",
             ),
             Field(
                 "files",

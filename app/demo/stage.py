@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 from app.demo import cast, drive, sample, story
 from app.demo.command import ask, call
-from backends.errors import from_dict
+from backends.errors import EXIT_BUSY, from_dict
 
+PATIENCE = 60.0  # seconds that removing waits for agents that start, or propose
 GOODBYE = "Remove it all: cloche demo --remove"
 
 
@@ -53,11 +55,14 @@ def clear(folder: Path) -> bool:
     """What ``remove`` does; each demonstration begins with it, so that all begin from the same state."""
     rows = ask(Path("/"), "ls", "--all")["boxes"]
     keys = [row["key"] for row in rows if row["repository"] == str(folder)]
-    if keys:
-        results = ask(Path("/"), "rm", "--force", *keys)["results"]
-        failed = [row["error"] for row in results if row["error"]]
-        if failed:
-            raise from_dict(failed[0])
+    until, left = time.monotonic() + PATIENCE, keys
+    while left:
+        failed = [row for row in ask(Path("/"), "rm", "--force", *left)["results"] if row["error"]]
+        # An agent of the demonstration before may be at work on its box just now.
+        for error in (row["error"] for row in failed):
+            if error["exit"] != EXIT_BUSY or time.monotonic() > until:
+                raise from_dict(error)
+        left = [row["box"] for row in failed]
     return sample.remove(folder) or bool(keys)
 
 

@@ -132,6 +132,16 @@ def verb_of(paths: BoxPaths) -> str:
     return str(_written(paths).get("verb", ""))
 
 
+def starting(paths: BoxPaths) -> bool:
+    """Whether a keeper holds the box's lock that has not told yet that it lives."""
+    value = _written(paths)
+    pid = value.get("pid")
+    if value.get("verb") != "keeper" or not isinstance(pid, int) or liveness.start_time(pid) is None:
+        return False
+    live = liveness.read(paths)
+    return live.kind != "live" and (live.keeper is None or live.keeper.pid != pid) and held(paths)
+
+
 def _written(paths: BoxPaths) -> dict[str, Any]:
     try:
         value = json.loads(paths.lock.read_bytes() or b"{}")

@@ -16,15 +16,12 @@ def run() -> None:
     # Collecting while modules load finds nothing, and what is there by then is shared with the box's init.
     gc.disable()
     sys.path.insert(0, __file__.rpartition("/backends/keeper/")[0])
+    # Before all else: what a box's init runs then lies together in memory, and not among what it does not.
+    from backends.keeper import seed
+
     if sys.argv[1] == "--zygote":
-        from backends.keeper import zygote
-
-        zygote.main(sys.argv[2], int(sys.argv[3]))
-    from backends.keeper.main import main
-
-    gc.freeze()
-    gc.enable()
-    main(sys.argv[1], int(sys.argv[2]))
+        seed.main(sys.argv[2], int(sys.argv[3]))
+    seed.alone(sys.argv[1], int(sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -81,7 +81,8 @@ class KeeperClient:
         try:
             self._sock.settimeout(self.timeout)
             sent = self._pass(data, fds)
-            self._sock.sendall(data[sent:])
+            if sent < len(data):  # sending nothing fails where the answer is there and who gave it has gone
+                self._sock.sendall(data[sent:])
         except TimeoutError as error:
             raise _slow(op, self.timeout, self._box) from error
         except OSError as error:

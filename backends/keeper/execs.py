@@ -59,8 +59,11 @@ class Execs:
         for _ in self._unread:
             self._losses.add("execs")
         self._unread.clear()
-        self._watches.close()
         self._budget.tick()
+
+    def end(self) -> None:
+        """Every process of the box was collected, and no end of a run can be told any more."""
+        self._watches.close()
 
     def count_up(self) -> None:
         """Journal what is known by now of runs that ended."""

@@ -129,6 +129,12 @@ class Gate:
         self._uses.tick()
 
     def close(self) -> None:
+        """Nothing of the box is left."""
+        self._shut()
+        self.execs.end()
+
+    def _shut(self) -> None:
+        """Nothing asks any more; processes that ended may still wait to be collected."""
         if self._fd >= 0:
             self._loop.remove(self._fd)
             os.close(self._fd)
@@ -142,7 +148,7 @@ class Gate:
 
     def _failed(self, _error: BaseException) -> None:
         self._log.note("the notification descriptor failed: from now on gated calls get ENOSYS")
-        self.close()
+        self._shut()
 
     def _ready(self, events: int) -> None:
         until = time.monotonic() + SLICE
@@ -154,7 +160,7 @@ class Gate:
             ready = self._poll.poll(0)
             waiting = bool(ready) and bool(ready[0][1] & select.POLLIN) and time.monotonic() < until
         if events & GONE and not events & READ:
-            self.close()
+            self._shut()
 
     def _serve(self, note: Notification) -> None:
         """Answer one call, whatever goes wrong with counting it: its caller waits."""

@@ -11,15 +11,13 @@ from __future__ import annotations
 # What the module signal wraps, without the enumerations that it turns each number into and back: those alone
 # cost an init a quarter of a megabyte.
 import _signal as plain  # type: ignore[import-not-found]
-import ctypes
+import _socket
 import os
 import resource
 import select
 import signal
-import socket
 import struct
 import time
-from typing import NoReturn
 
 from backends import trace
 from backends.keeper import init_moves, init_proofs, init_protocol, init_session
@@ -28,9 +26,13 @@ from backends.keeper.init_protocol import Message
 from backends.keeper.init_session import Spawn, Started
 from backends.kernel import procfs, rlimits, title
 from backends.kernel.rlimits import Limits
-from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, libc, prctl
+from backends.kernel.syscalls import PR_SET_DUMPABLE, close_from, prctl, syscall
 from backends.record import NamedTuple
 from backends.values import Claim
+
+TYPE_CHECKING = False  # typing itself would be in the memory of every init
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
 
 _SIGINFO_SIZE = 128  # sizeof(struct signalfd_siginfo)
 _SIGINFO_CODE = 8
@@ -39,9 +41,16 @@ _SI_USER = 0  # sent by kill(2) and its like, so that the kernel itself wrote wh
 SFD_CLOEXEC = 0o2000000
 SFD_NONBLOCK = 0o4000
 _OOM_SESSION = 900  # oom_score_adj of sessions (proc_pid_oom_score_adj(5)); init keeps what it inherited
-_IGNORED = frozenset({signal.SIGPIPE, signal.SIGINT, signal.SIGHUP})
+# Plain numbers here too.
+_IGNORED = tuple(map(int, (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP)))
+_KEPT = (signal.SIGKILL, signal.SIGSTOP, *_IGNORED)
+_RESET = tuple(int(number) for number in signal.valid_signals() if number not in _KEPT)
+_READ = (int(signal.SIGCHLD), int(signal.SIGTERM))
+_READ_MASK = struct.pack("=Q", sum(1 << (number - 1) for number in _READ))  # kernel_sigset_t
+_SETMASK = int(signal.SIG_SETMASK)
 _FREEZE_PATIENCE = 2.0  # seconds until a freeze is reported as incomplete
 _STANDING = frozenset("TtZX")  # states of proc_pid_stat(5) in which nothing is executed
+_BROKEN = 2  # the exit status of a prover that has told which promise does not hold
 _END_PATIENCE = 5.0  # seconds for killed processes to leave, where no namespace ends with us
 
 
@@ -53,12 +62,16 @@ class Settings(NamedTuple):
     promises: Promises | None
 
 
-def main(control: socket.socket, death: int, settings: Settings) -> NoReturn:
+if TYPE_CHECKING:
+    # The same without its classes, which children of init make of it where they use them.
+    Plain = tuple[str, tuple[int | None, ...], tuple[Any, ...] | None]
+
+
+def main(control: _socket.socket, death: int, settings: Plain) -> NoReturn:
     """Serves until the end. Never returns or raises: an unexpected failure is reported and ends the box."""
     try:
         trace.hold()
-        title.replace("cloche-init", f"cloche init {settings.name}")
-        os.environ.clear()
+        title.replace("cloche-init", f"cloche init {settings[0]}")
         init = Init(control, death, settings)
         init.prepare()
         trace.point("init: prepared")
@@ -66,9 +79,7 @@ def main(control: socket.socket, death: int, settings: Settings) -> NoReturn:
             init.serve()
     except BaseException as error:  # noqa: BLE001 - the box must end, and the keeper be told why
         try:
-            init_protocol.send(
-                control, {"ev": "error", "what": "init failed", "why": f"{type(error).__name__}: {error}"}
-            )
+            init_protocol.send(control, _failure(error))
         except OSError:
             os._exit(3)  # nobody is left to be told
     finally:
@@ -86,10 +97,10 @@ class _Pending(NamedTuple):
 class Init:
     """``namespaced``: we are pid 1 of our own process namespace; else a subreaper among the host's."""
 
-    def __init__(self, control: socket.socket, death: int, settings: Settings) -> None:
+    def __init__(self, control: _socket.socket, death: int, settings: Plain) -> None:
         self.control = control
         self.death = death
-        self.settings = settings
+        _, self.limits, self.promises = settings
         self.namespaced = os.getpid() == 1
         self.signals = -1
         self.oom = -1
@@ -110,15 +121,13 @@ class Init:
         os.umask(0o022)
         # Nothing that whoever forked us has set: as pid 1 of a namespace, what has no handler cannot be sent
         # from inside.
-        for number in plain.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            plain.signal(number, plain.SIG_IGN if number in _IGNORED else plain.SIG_DFL)
+        for number in _RESET:
+            plain.signal(number, plain.SIG_DFL)
+        for number in _IGNORED:
+            plain.signal(number, plain.SIG_IGN)
         # Signals are read from a descriptor, which tells the sender: inside, nobody may end init.
-        wanted = (signal.SIGCHLD, signal.SIGTERM)
-        plain.pthread_sigmask(signal.SIG_SETMASK, wanted)
-        mask = struct.pack("=Q", sum(1 << (number - 1) for number in wanted))
-        self.signals = libc.signalfd(-1, ctypes.create_string_buffer(mask, 128), SFD_CLOEXEC | SFD_NONBLOCK)
-        if self.signals < 0:
-            raise OSError(ctypes.get_errno(), "signalfd")
+        plain.pthread_sigmask(_SETMASK, _READ)
+        self.signals = syscall("signalfd4", -1, _READ_MASK, len(_READ_MASK), SFD_CLOEXEC | SFD_NONBLOCK)
         for fd in (self.control.fileno(), self.death, self.signals):
             self.poll.register(fd, select.POLLIN)
 
@@ -130,12 +139,42 @@ class Init:
     # ---- proofs
 
     def prove(self) -> bool:
-        promises = self.settings.promises
-        claims: tuple[Claim, ...] = ()
-        if promises is not None:
-            proving = init_proofs.Proving(promises)
-            prepared = self._prepared()  # meanwhile
-            claims = (*proving.result(), *prepared)
+        """Have a child prove the promises and say so; whether the box may begin. Nothing of what that runs
+        and makes is left in our memory."""
+        if self.promises is None:
+            self.tell({"ev": "ready", "proofs": []})
+            return True
+        prover = os.fork()
+        if prover == 0:
+            try:
+                proved = self._prove(Promises(*self.promises))
+                os._exit(0 if proved else _BROKEN)
+            except BaseException as error:  # noqa: BLE001 - the keeper must be told why
+                self.tell(_failure(error))
+                os._exit(_BROKEN)
+            finally:
+                os._exit(1)
+        status = -1
+        while True:
+            # The orphans of the proofs became ours; no session has started yet.
+            try:
+                pid, ended = os.waitpid(-1, 0)
+            except ChildProcessError:
+                break
+            if pid == prover:
+                status = ended
+        self.promises = None
+        if trace.on():
+            trace.held()  # the child told them
+        if status not in (0, _BROKEN << 8):
+            why = "the process that proves what is promised ended"
+            self.tell({"ev": "error", "what": "nothing was proved", "why": why})
+        return status == 0
+
+    def _prove(self, promises: Promises) -> bool:
+        proving = init_proofs.Proving(promises)
+        prepared = self._prepared()  # meanwhile
+        claims = (*proving.result(), *prepared)
         failed = [claim for claim in claims if claim.result != init_proofs.PROVED]
         if failed:
             self.tell(
@@ -154,14 +193,14 @@ class Init:
     def _prepared(self) -> tuple[Claim, Claim]:
         """Prepares a child exactly as a session is prepared and lets it tell what it holds and is held to."""
         began = time.perf_counter()
-        limits = rlimits.wanted(self.settings.limits)
+        limits = rlimits.wanted(Limits(*self.limits))
         reader, writer = os.pipe2(os.O_CLOEXEC)
         null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
         child = os.fork()
         if child == 0:
             try:
                 init_session.prepare((null, writer, null), writer, terminal=False)
-                rlimits.apply(self.settings.limits)
+                rlimits.apply(Limits(*self.limits))
                 close_from(init_session.REPORT)
                 held = [fd for fd in sorted(map(int, os.listdir("/proc/self/fd"))) if _is_open(fd)]
                 got = [(field, *resource.getrlimit(kind)) for field, kind, _ in limits]
@@ -251,7 +290,7 @@ class Init:
         """Where memory runs out, the kernel must choose a session and not init, whose end is the box's."""
         os.pwrite(self.oom, b"%d" % max(_OOM_SESSION, self.oom_own), 0)
         try:
-            return init_session.start(spawn, fds, self.settings.limits)
+            return init_session.start(spawn, fds, self.limits)
         finally:
             os.pwrite(self.oom, b"%d" % self.oom_own, 0)
 
@@ -417,6 +456,10 @@ def ends(data: bytes, *, namespaced: bool) -> bool:
     code = int.from_bytes(data[_SIGINFO_CODE : _SIGINFO_CODE + 4], "little", signed=True)
     sender = int.from_bytes(data[_SIGINFO_PID : _SIGINFO_PID + 4], "little")
     return number == signal.SIGTERM and (not namespaced or (code == _SI_USER and sender == 0))
+
+
+def _failure(error: BaseException) -> Message:
+    return {"ev": "error", "what": "init failed", "why": f"{type(error).__name__}: {error}"}
 
 
 def _told(claim: tuple[str, str], held: bool, evidence: str, duration: float) -> Claim:

@@ -14,7 +14,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import NoReturn
 
 from backends import injected
 from backends.kernel import namespaces
@@ -22,6 +21,10 @@ from backends.kernel.capabilities import CAPABILITY_SETS
 from backends.kernel.syscalls import syscall
 from backends.record import NamedTuple
 from backends.values import Claim
+
+TYPE_CHECKING = False  # typing itself would be in the memory of every init
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 PROVED, FAILED = "proved", "failed"
 PATIENCE = 10.0  # seconds for all proofs

@@ -10,11 +10,13 @@ Keeper to init: ``{"op": "spawn" | "freeze" | "thaw" | "end", ...}``; init to ke
 
 from __future__ import annotations
 
-import array
+import _socket
 import json
 import os
 import socket
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from json.scanner import make_scanner
 
 Message = dict[str, object]
 
@@ -23,6 +25,18 @@ MESSAGE_LIMIT = 16 << 20  # bytes of an object that travels in a file
 FDS_LIMIT = 16  # descriptors of one packet; the kernel's own limit is SCM_MAX_FD, 253
 
 _IN_FILE = "in-file"
+# Plain numbers and made encoders: init comes past here, and what it need not run costs its memory nothing.
+_SOCKET, _RIGHTS = int(socket.SOL_SOCKET), int(socket.SCM_RIGHTS)
+_QUIET, _CLOEXEC = int(socket.MSG_NOSIGNAL), int(socket.MSG_CMSG_CLOEXEC)
+_CUT = int(socket.MSG_TRUNC) | int(socket.MSG_CTRUNC)
+_INT = 4  # bytes of a descriptor
+_ROOM = socket.CMSG_SPACE(_INT * FDS_LIMIT)
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_make = getattr(json.encoder, "c_make_encoder", None)  # which the encoder itself calls anew for each object
+_parts = _make and _make(
+    None, _ENCODER.default, json.encoder.encode_basestring_ascii, None, ":", ",", False, False, True
+)
+_scan: Callable[[str, int], tuple[object, int]] = make_scanner(json.JSONDecoder())  # type: ignore[arg-type]
 
 
 class ProtocolError(Exception):
@@ -30,21 +44,25 @@ class ProtocolError(Exception):
 
 
 def encode(message: Mapping[str, object]) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode("ascii")
+    text = "".join(_parts(message, 0)) if _parts else _ENCODER.encode(message)
+    return text.encode("ascii")
 
 
 def decode(data: bytes) -> Message:
     """The object of one packet; ``ProtocolError`` unless it is a JSON object."""
     try:
-        value = json.loads(data)
-    except ValueError as error:
+        text = data.decode("utf-8", "surrogatepass")
+        value, end = _scan(text, 0)
+    except (ValueError, StopIteration) as error:
         raise ProtocolError(f"not JSON: {error}") from error
+    if end != len(text):
+        raise ProtocolError("not JSON: something follows the object")
     if not isinstance(value, dict):
         raise ProtocolError("not a JSON object")
     return value
 
 
-def send(control: socket.socket, message: Mapping[str, object], fds: Iterable[int] = ()) -> None:
+def send(control: _socket.socket, message: Mapping[str, object], fds: Iterable[int] = ()) -> None:
     """Sends one object with copies of ``fds``; the caller still owns its descriptors.
 
     ``OSError`` as sendmsg(2): ``BrokenPipeError`` when the other side is gone.
@@ -61,31 +79,27 @@ def send(control: socket.socket, message: Mapping[str, object], fds: Iterable[in
                 file.write(data)
             passed.append(spill)
             data = encode({_IN_FILE: len(data)})
-        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", passed))] if passed else []
-        control.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+        rights = [(_SOCKET, _RIGHTS, struct.pack(f"{len(passed)}i", *passed))] if passed else []
+        control.sendmsg([data], rights, _QUIET)
     finally:
         if spill >= 0:
             os.close(spill)
 
 
-def recv(control: socket.socket) -> tuple[Message | None, list[int]]:
+def recv(control: _socket.socket) -> tuple[Message | None, list[int]]:
     """The next object and its descriptors, now the caller's to close; ``(None, [])`` at the stream's end.
 
     Received descriptors are close-on-exec, so that none leaks into what is executed later.
     ``BlockingIOError`` when the socket does not block and nothing waits; ``ProtocolError`` after closing what
     came along.
     """
-    data, ancillary, flags, _ = control.recvmsg(
-        PACKET_LIMIT, socket.CMSG_SPACE(4 * FDS_LIMIT), socket.MSG_CMSG_CLOEXEC
-    )
+    data, ancillary, flags, _ = control.recvmsg(PACKET_LIMIT, _ROOM, _CLOEXEC)
     fds: list[int] = []
     for level, kind, payload in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            numbers = array.array("i")
-            numbers.frombytes(payload[: len(payload) // numbers.itemsize * numbers.itemsize])
-            fds.extend(numbers)
+        if level == _SOCKET and kind == _RIGHTS:
+            fds += struct.unpack_from(f"{len(payload) // _INT}i", payload)
     try:
-        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+        if flags & _CUT:
             raise ProtocolError("a packet was cut")
         if not data:
             if fds:

@@ -11,12 +11,15 @@ import os
 import signal
 import stat
 from collections.abc import Mapping
-from typing import NoReturn
 
 from backends.kernel import pty, rlimits
 from backends.kernel.rlimits import Limits
 from backends.kernel.syscalls import close_from
 from backends.record import NamedTuple
+
+TYPE_CHECKING = False  # typing itself would be in the memory of every init
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 _DEFAULTS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
 _SHELL = "/bin/sh"
@@ -83,7 +86,7 @@ def find(name: str, path: str) -> str:
     raise OSError(code, f"{name}: {os.strerror(code)}")
 
 
-def start(spawn: Spawn, fds: tuple[int, ...], limits: Limits) -> Started:
+def start(spawn: Spawn, fds: tuple[int, ...], limits: tuple[int | None, ...]) -> Started:
     """Forks the child. ``fds`` (stdin, stdout, stderr) stay the caller's. ``OSError``: nothing started."""
     master = slave = -1
     if spawn.size:
@@ -112,7 +115,7 @@ def _close(*fds: int) -> None:
             os.close(fd)
 
 
-def _child(spawn: Spawn, fds: tuple[int, ...], report: int, limits: Limits) -> NoReturn:
+def _child(spawn: Spawn, fds: tuple[int, ...], report: int, limits: tuple[int | None, ...]) -> NoReturn:
     word = "start"
     try:
         os.setsid()
@@ -120,7 +123,7 @@ def _child(spawn: Spawn, fds: tuple[int, ...], report: int, limits: Limits) -> N
         word = spawn.cwd
         os.chdir(spawn.cwd)
         word = "limits"
-        rlimits.apply(limits)
+        rlimits.apply(Limits(*limits))
         word = spawn.argv[0]
         file = find(spawn.argv[0], spawn.env.get("PATH", os.defpath))
         execute(file, spawn.argv, spawn.env)

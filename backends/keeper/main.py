@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import os
-import resource
 import signal
 import socket
 import time
@@ -24,8 +23,9 @@ from backends.errors import ClocheError, Refused
 from backends.keeper import protocol
 from backends.keeper.log import Log
 from backends.keeper.loop import READ, Loop
-from backends.kernel import cgroups, title
-from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, close_from, prctl
+from backends.keeper.seed import raise_limits
+from backends.kernel import cgroups
+from backends.kernel.syscalls import PR_SET_CHILD_SUBREAPER, prctl
 from backends.policy import canonical
 from backends.policy.model import Policy
 from backends.tiers.protocol import LaunchSpec
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from backends.keeper.requests import Requests
     from backends.keeper.server import Server
     from backends.kernel.seccomp import FilterSpec
-    from backends.tiers.launcher import Builder
+    from backends.tiers.builder import Builder
     from backends.trees.verification import Verification
     from backends.values import Claim
 
@@ -64,14 +64,6 @@ class Starter:
         finally:
             os.close(self._fd)
             self._fd = -1
-
-
-def main(root: str, ready_fd: int) -> NoReturn:
-    """Leave whoever started this process, with what it had open, and :func:`serve`."""
-    close_from(ready_fd + 1)
-    detach()
-    title.replace(*shown(root))
-    serve(root, ready_fd)
 
 
 def shown(root: str) -> tuple[str, str]:
@@ -110,16 +102,6 @@ def serve(
         )
         code = 1
     os._exit(code)
-
-
-def detach() -> None:
-    """Leave the starter's session for good (credentials(7)): first fork, setsid, second fork, own group."""
-    if os.fork():
-        os._exit(0)
-    os.setsid()
-    if os.fork():
-        os._exit(0)
-    os.setpgid(0, 0)
 
 
 def _serve(
@@ -375,15 +357,6 @@ def _verification(spec: LaunchSpec, manifest: Manifest, intact: frozenset[str]) 
     from backends.trees.verification import Verification
 
     return Verification(spec.paths, manifest.under, intact)
-
-
-def raise_limits() -> None:
-    """As many descriptors as we may have, for many sessions and for passing them on: those that wait in the
-    sockets of this user's boxes count against the limit of whoever sends one (unix(7), ETOOMANYREFS). Init
-    inherits it for the same reason; a session starts with what its policy gives.
-    """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _on_signals(loop: Loop, stop: Callable[[str], None]) -> None:

@@ -16,9 +16,10 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
+from backends.keeper.seed import Seed
 from backends.kernel import title
 from backends.kernel.syscalls import close_from
-from backends.tiers.launcher import Builder
+from backends.tiers.builder import Builder, Ends, ends
 
 LIMIT = 65536  # bytes of what it is told
 HIGH = 256  # its descriptors stay from here on while all others are closed
@@ -34,7 +35,8 @@ class Forker:
     they never touched, and a box's init would keep them as long as the box.
     """
 
-    def __init__(self, fds: int, become: Become) -> None:
+    def __init__(self, fds: int, become: Become, seed: Seed) -> None:
+        self.seed = seed
         self._sock, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
         if os.fork() == 0:
             _serve(inner, fds, become)
@@ -47,12 +49,17 @@ class Forker:
     def spare(self) -> Spare:
         """Have one forked; ``OSError`` when the process is gone."""
         outer, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        with inner:
-            try:
-                socket.send_fds(self._sock, [b"fork"], [inner.fileno()])
-            except OSError:
-                outer.close()
-                raise
+        builder, begun = ends()
+        try:
+            self.seed.begin(begun)
+            given = [inner.fileno(), builder.control.fileno(), builder.death, builder.plan]
+            socket.send_fds(self._sock, [b"fork"], given)
+        except OSError:
+            outer.close()
+            raise
+        finally:
+            inner.close()
+            builder.close()
         return Spare(outer)
 
 
@@ -63,11 +70,14 @@ def _serve(inner: socket.socket, fds: int, become: Become) -> NoReturn:
         close_from(SERVED + 1)
         asked = socket.socket(fileno=SERVED)
         while True:
-            data, given, _, _ = socket.recv_fds(asked, 16, 1)
+            data, given, _, _ = socket.recv_fds(asked, 16, 4)
             if not data:
                 break
             if os.fork() == 0:
-                _wait(socket.socket(fileno=given[0]), fds, become)
+                told, control, death, plan = given
+                _wait(
+                    socket.socket(fileno=told), Ends(socket.socket(fileno=control), death, plan), fds, become
+                )
             for fd in given:
                 os.close(fd)
     finally:
@@ -91,10 +101,10 @@ class Spare:
             self._sock.close()
 
 
-def _wait(inner: socket.socket, fds: int, become: Become) -> NoReturn:
+def _wait(inner: socket.socket, builder: Ends, fds: int, become: Become) -> NoReturn:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        begun = Builder()  # before all else: see there
+        begun = _begun(builder)
         title.replace("cloche-spare", "cloche spare")
         beyond = begun.move(HIGH)
         os.dup2(inner.detach(), beyond, inheritable=False)
@@ -109,6 +119,15 @@ def _wait(inner: socket.socket, fds: int, become: Become) -> NoReturn:
             become(root, environment, frozenset(intact), given, begun)
     finally:
         os._exit(0)
+
+
+def _begun(builder: Ends) -> Builder:
+    """The launch whose first process the seed forked; where it could not, one that we fork."""
+    try:
+        return Builder(builder)
+    except OSError:
+        builder.close()
+        return Builder()
 
 
 def _asked(told: socket.socket) -> bool:

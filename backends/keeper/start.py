@@ -231,7 +231,8 @@ def _fork_from_zygote(zygote: Path, paths: BoxPaths, log: int, writer: int) -> b
                 return False
             data = protocol.encode(request)
             sent = sock.sendmsg([data], protocol.rights((log, writer)))
-            sock.sendall(data[sent:])
+            if sent < len(data):  # sending nothing fails where the answer is there and who gave it has gone
+                sock.sendall(data[sent:])
             sock.settimeout(max(0.001, until - time.monotonic()))
             answer = next(Decoder().feed(sock.recv(65536)), {})
         except (OSError, ProtocolError):

@@ -16,21 +16,21 @@ import select
 import signal
 import socket
 import sys
-import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from backends import trace
+from backends import injected, trace
 from backends.boxes.layout import BoxPaths
 from backends.keeper import address, holes, peer, protocol, surroundings
 from backends.keeper.log import Log
-from backends.keeper.main import raise_limits
+from backends.keeper.seed import Seed, raise_limits
 from backends.keeper.spare import HIGH, Forker, Spare
 from backends.kernel import inotify, seccomp, title
 from backends.kernel.seccomp import FilterSpec
 from backends.kernel.syscalls import close_from
-from backends.tiers.launcher import Builder
+from backends.tiers.builder import Builder
 from backends.trees.intact import Intact
 
 IDLE = 600.0  # seconds without a request
@@ -59,24 +59,16 @@ def load() -> None:
     del networking, process, starting, supervised, workspace
 
 
-def main(name: str, listening: int) -> NoReturn:
-    """Serve ``listening``, bound to ``name``, detached from our starter, until there is a reason to end."""
-    close_from(listening + 2)  # what our starter had open; next to the listener is the lock
-    if os.fork():
-        os._exit(0)
-    began = time.time_ns()
-    os.setsid()
-    os.chdir("/")
-    os.umask(0o077)
-    title.replace("cloche-zygote", "cloche zygote")
+def main(name: str, listening: int, seed: Seed, began: int) -> NoReturn:
+    """Serve ``listening``, bound to ``name``, until there is a reason to end; ``began`` as for the loop."""
     zygote = _Zygote(socket.socket(fileno=listening), name)
     load()
     gc.collect()
     holes.fill()
     gc.freeze()  # what is here by now is shared with every keeper
     gc.enable()
-    raise_limits()  # of the keepers and their boxes
-    zygote.run(began, Forker(FDS, _become))
+    raise_limits()  # of the keepers
+    zygote.run(began, Forker(FDS, _become, seed))
 
 
 class _Zygote:
@@ -108,7 +100,9 @@ class _Zygote:
         poller = select.poll()
         poller.register(self._listener.fileno(), select.POLLIN)
         poller.register(watch, select.POLLIN)
-        poller.register(forker.fileno(), select.POLLIN)  # which says nothing: its end
+        ends = forker.fileno(), forker.seed.fileno()  # which say nothing: their end
+        for fd in ends:
+            poller.register(fd, select.POLLIN)
         going = True
         while going:
             ready = [fd for fd, _ in poller.poll(self._patience() * 1000)]
@@ -120,9 +114,9 @@ class _Zygote:
                 if compared is not None:
                     poller.register(compared, select.POLLIN)
                 continue
-            going = bool(ready) and forker.fileno() not in ready
+            going = bool(ready) and not set(ends) & set(ready)
             for fd in ready:
-                if fd not in (watch, self._listener.fileno(), forker.fileno()):
+                if fd not in (watch, self._listener.fileno(), *ends):
                     poller.unregister(fd)
                     self._layers.finish(fd)
             if watch in ready:
@@ -173,7 +167,8 @@ class _Zygote:
             client.sendall(protocol.encode({"ok": False, "why": "other surroundings"}))
             return True
         if loaded() != self._loaded:
-            client.sendall(protocol.encode({"ok": False, "why": "the program has changed"}))
+            with suppress(OSError):  # it gave up meanwhile: that is no reason to go on with what is no more
+                client.sendall(protocol.encode({"ok": False, "why": "the program has changed"}))
             return False
         data, fds = protocol.receive(client, REQUEST_LIMIT, FDS)
         try:
@@ -212,6 +207,7 @@ def _become(
         os.environ.clear()
         os.environ.update(environment)
         trace.begin(os.environ.get(trace.VARIABLE, ""))
+        injected.begin(os.environ.get(injected.VARIABLE, ""))
         from backends.keeper.main import serve, shown
 
         log, ready = fds

@@ -113,9 +113,6 @@ def abi() -> int:
     return min(offered, int(forced)) if forced.isascii() and forced.isdigit() else offered
 
 
-_offered = abi  # restrict() has a parameter of that name
-
-
 def domain(level: int, *, scope: int = SCOPE_ALL, net: int = 0) -> Domain:
     """What ``level`` can handle of the asked-for scopes and TCP rights, and all file rights it knows."""
     return Domain(
@@ -137,20 +134,59 @@ def restrict(
 ) -> Domain:
     """Confines the calling thread and all that it will start, and sets no_new_privs.
 
+    ``rules`` and so on are those of :func:`ruleset`, ``audited`` is that of :func:`enter`. Returns what is
+    handled now. ``OSError`` as these two: nothing is restricted then.
+    """
+    handled = _handled(abi, scope, net)
+    enter(_made(handled, rules, ports), audited=audited, level=handled.abi)
+    return handled
+
+
+def ruleset(
+    rules: Iterable[tuple[str | int, int]],
+    *,
+    abi: int | None = None,
+    scope: int = SCOPE_ALL,
+    net: int = 0,
+    ports: Iterable[tuple[int, int]] = (),
+) -> int:
+    """A descriptor (close-on-exec) of rules that :func:`enter` confines to, in this process or another one.
+
     ``rules`` are pairs of a path (or an open descriptor, best ``O_PATH``) and the access allowed beneath it;
     rights that the level does not know are dropped from a rule, rights of folders from a rule on a file.
     ``net`` is the mask of TCP rights to handle, ``ports`` the (port, access) pairs that stay allowed. ``abi``
-    forces a lower level; ``audited`` has the kernel log refusals also of programs that are executed later,
-    from ABI 7 on. Returns what is handled now. A path that does not exist raises
-    ``FileNotFoundError``; other failures raise ``OSError`` named by the call, and nothing is restricted then.
+    forces a lower level. A path that does not exist raises ``FileNotFoundError``; other failures raise
+    ``OSError`` named by the call.
     """
-    offered = _offered()
-    level = offered if abi is None else min(abi, offered)
+    return _made(_handled(abi, scope, net), rules, ports)
+
+
+def enter(ruleset: int, *, audited: bool = False, level: int | None = None) -> None:
+    """Confines the calling thread and all that it will start to ``ruleset``, which is closed, and sets
+    no_new_privs.
+
+    ``audited`` has the kernel log refusals also of programs that are executed later, from ABI 7 on;
+    ``level`` is the rules' where it was forced.
+    """
+    try:
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
+        logged = audited and (abi() if level is None else level) >= 7
+        syscall("landlock_restrict_self", ruleset, _RESTRICT_SELF_LOG_NEW_EXEC_ON if logged else 0)
+    finally:
+        os.close(ruleset)
+
+
+def _handled(level: int | None, scope: int, net: int) -> Domain:
+    offered = abi()
+    level = offered if level is None else min(level, offered)
     if level < 1:
         raise OSError(38, "landlock_create_ruleset: Landlock is not available in this kernel")
-    handled = domain(level, scope=scope, net=net)
+    return domain(level, scope=scope, net=net)
+
+
+def _made(handled: Domain, rules: Iterable[tuple[str | int, int]], ports: Iterable[tuple[int, int]]) -> int:
     attributes = struct.pack("=QQQ", handled.fs, handled.net, handled.scope)
-    size = 24 if level >= 6 else 16 if level >= 4 else 8
+    size = 24 if handled.abi >= 6 else 16 if handled.abi >= 4 else 8
     ruleset = syscall("landlock_create_ruleset", attributes, size, 0)
     try:
         for where, access in rules:
@@ -159,12 +195,10 @@ def restrict(
             if access & handled.net:
                 attributes = struct.pack("=QQ", access & handled.net, port)
                 syscall("landlock_add_rule", ruleset, _RULE_NET_PORT, attributes, 0)
-        prctl(PR_SET_NO_NEW_PRIVS, 1)
-        logged = _RESTRICT_SELF_LOG_NEW_EXEC_ON if audited and level >= 7 else 0
-        syscall("landlock_restrict_self", ruleset, logged)
-    finally:
+    except BaseException:
         os.close(ruleset)
-    return handled
+        raise
+    return ruleset
 
 
 def _allow_path(ruleset: int, where: str | int, access: int) -> None:

@@ -48,6 +48,12 @@ def map_ids(pid: int | None, uids: tuple[Extent, ...], gids: tuple[Extent, ...],
     _write(f"/proc/{process}/gid_map", _extents(gids))
 
 
+def map_own(inside: int, uid: int, gid: int) -> None:
+    """Writes the id maps of our own new user namespace: our ``uid`` and ``gid``, as the namespace above names
+    them, are ``inside`` in here, and nobody else is anybody."""
+    map_ids(None, ((inside, uid, 1),), ((inside, gid, 1),), setgroups=False)
+
+
 def mapping(uids: tuple[Extent, ...], gids: tuple[Extent, ...]) -> int:
     """A descriptor of a new user namespace with these maps, in which no process lives (idmapped mounts)."""
     made, done = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 from backends.record import NamedTuple
 from backends.values import ProcessId
 
+TYPE_CHECKING = False  # typing itself would be in the memory of every init
 if TYPE_CHECKING:
     from backends.snapshots import ProcessRow
 

@@ -340,8 +340,8 @@ def install(program: bytes) -> int:
 
     Sets no_new_privs. ``OSError``: EBUSY where a listener is already above us, EINVAL for a bad program.
     """
-    buffer = ctypes.create_string_buffer(program, len(program))
-    fprog = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
+    held = ctypes.c_char_p(program)  # and not an array: each size of those is a type, which takes memory
+    fprog = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.c_void_p.from_buffer(held).value)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     flags = FILTER_FLAG_NEW_LISTENER | FILTER_FLAG_WAIT_KILLABLE_RECV
     try:

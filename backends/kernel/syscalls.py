@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 
 libc = ctypes.CDLL(None, use_errno=True)
 
-# Seven longs, always: without argument types ctypes passes a Python int as a 32-bit int and the upper half
-# of the register stays undefined, which the kernel answers with EINVAL.
+# Always seven words: what is passed without a type is an int of 32 bits, and the upper half of its register
+# undefined, which the kernel answers with EINVAL. A pointer takes numbers of either sign, bytes and None.
 _syscall = libc.syscall
 _syscall.restype = ctypes.c_long
-_syscall.argtypes = [ctypes.c_long] * 7
+_syscall.argtypes = [ctypes.c_long, *[ctypes.c_void_p] * 6]
+_ZEROS = (0,) * 6
 
 X86_64 = "x86_64"
 AARCH64 = "aarch64"
@@ -110,6 +111,7 @@ NUMBERS: Mapping[str, tuple[int, int]] = {
     "sethostname": (170, 161),
     "setns": (308, 268),
     "setpriority": (141, 140),
+    "signalfd4": (289, 74),
     "settimeofday": (164, 170),
     "socket": (41, 198),
     "socketpair": (53, 199),
@@ -157,16 +159,8 @@ def _columns(arch: str) -> Iterator[tuple[int, str]]:
 
 Argument = int | bytes | bytearray | None
 
-
-def _as_long(argument: Argument) -> int:
-    if argument is None:
-        return 0
-    if isinstance(argument, bytearray):
-        return ctypes.addressof((ctypes.c_char * len(argument)).from_buffer(argument))
-    if isinstance(argument, bytes):
-        return ctypes.cast(ctypes.c_char_p(argument), ctypes.c_void_p).value or 0
-    # Flags such as 1 << 63 are unsigned in the kernel and out of range for a signed long here.
-    return argument - (1 << 64) if argument >= 1 << 63 else argument
+_column = ARCHITECTURES.index(architecture()) if architecture() in ARCHITECTURES else None
+_HERE = {} if _column is None else {name: row[_column] for name, row in NUMBERS.items() if row[_column] >= 0}
 
 
 def syscall(name: str, *arguments: Argument) -> int:
@@ -174,15 +168,21 @@ def syscall(name: str, *arguments: Argument) -> int:
 
     Returns the call's value; raises ``OSError`` with the kernel's errno and the call's name.
     """
-    value = number(name)
-    if value is None:
+    if name not in _HERE and number(name) is None:
         raise OSError(38, f"{name}: not a system call of this architecture")
-    longs = [_as_long(argument) for argument in arguments]
-    result: int = _syscall(value, *longs, *(0 for _ in range(6 - len(longs))))
+    if bytearray in map(type, arguments):
+        arguments = tuple(map(_by_address, arguments))
+    result: int = _syscall(_HERE[name], *arguments, *_ZEROS[len(arguments) :])
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{name}: {os.strerror(code)}")
     return result
+
+
+def _by_address(argument: Argument) -> Argument:
+    if isinstance(argument, bytearray):
+        return ctypes.addressof((ctypes.c_char * len(argument)).from_buffer(argument))
+    return argument
 
 
 PR_SET_PDEATHSIG = 1
@@ -197,12 +197,12 @@ PR_SET_SECUREBITS = 28
 
 _prctl = libc.prctl
 _prctl.restype = ctypes.c_int
-_prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
+_prctl.argtypes = [ctypes.c_int, *[ctypes.c_void_p] * 4]
 
 
-def prctl(option: int, *arguments: int) -> int:
-    """prctl(2); raises ``OSError``."""
-    result: int = _prctl(option, *arguments, *(0 for _ in range(4 - len(arguments))))
+def prctl(option: int, first: int | bytes = 0, second: int = 0) -> int:
+    """prctl(2); ``bytes`` are passed by address. Raises ``OSError``."""
+    result: int = _prctl(option, first, second, 0, 0)
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"prctl {option}: {os.strerror(code)}")

@@ -7,6 +7,7 @@ the program made of it since. A fork shows its parent's, so a long-lived child w
 from __future__ import annotations
 
 import ctypes
+import os
 
 from backends.kernel.syscalls import prctl
 
@@ -18,16 +19,30 @@ _ARG_START, _ARG_END, _ENV_START, _ENV_END = (
     48,
 )  # proc_pid_stat(5) fields 48 to 51, after the name
 
+_arguments: tuple[int, int] | None = None  # where ours lie, and our parent's, once they were looked up
+
 
 def replace(name: str, arguments: str) -> None:
-    """Shows ``name`` (15 bytes) and ``arguments`` from now on, and wipes the environment area."""
-    text = ctypes.create_string_buffer(name.encode()[:15])
-    prctl(PR_SET_NAME, ctypes.addressof(text))
-    with open("/proc/self/stat", "rb") as file:
-        fields = file.read().rpartition(b")")[2].split()
-    start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
-    _fill(start, end, arguments.encode("utf-8", "surrogateescape"))
-    _fill(int(fields[_ENV_START]), int(fields[_ENV_END]), b"")
+    """Shows ``name`` (15 bytes) and ``arguments`` from now on, and wipes the environment area.
+
+    A process that was forked from one that did so finds its areas where its parent did, the one of the
+    environment wiped.
+    """
+    global _arguments
+    prctl(PR_SET_NAME, name.encode()[:15])
+    if _arguments is None:
+        fields = _fields()
+        _fill(int(fields[_ENV_START]), int(fields[_ENV_END]), b"")
+        _arguments = int(fields[_ARG_START]), int(fields[_ARG_END])
+    _fill(*_arguments, arguments.encode("utf-8", "surrogateescape"))
+
+
+def _fields() -> list[bytes]:
+    fd = os.open("/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 4096).rpartition(b")")[2].split()
+    finally:
+        os.close(fd)
 
 
 def _fill(start: int, end: int, data: bytes) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from backends.errors import UsageError
-from backends.tiers.protocol import Tier
+TYPE_CHECKING = False  # typing itself would be in the memory of every init
+if TYPE_CHECKING:
+    from backends.tiers.protocol import Tier
 
 # Imported when asked for: a command that only lists boxes needs none of them.
 MODULES: dict[str, str] = {
@@ -21,6 +22,8 @@ def get(name: str) -> Tier:
     """The tier of that name; ``UsageError`` where this version has none."""
     module = MODULES.get(name)
     if module is None:
+        from backends.errors import UsageError  # what becomes a box's init comes past here and does without
+
         raise UsageError(
             f"there is no tier {name}",
             f"this version has {', '.join(sorted(MODULES))}",

@@ -12,7 +12,7 @@ from backends.policy.model import Policy
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 
 if TYPE_CHECKING:
-    from backends.tiers.launcher import Builder
+    from backends.tiers.builder import Builder
 
 
 class ContainerTier:

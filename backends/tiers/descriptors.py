@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import os
 import socket
 
@@ -10,10 +11,11 @@ from backends.kernel.syscalls import close_from
 _FIRST = 3
 
 
-def keep_only(control: socket.socket, *others: int) -> tuple[socket.socket, list[int]]:
+def keep_only(control: socket.socket, *others: int) -> tuple[_socket.socket, list[int]]:
     """Closes all descriptors but the control socket and ``others``, and gives 0 to 2 to /dev/null.
 
-    Returns them under their new numbers; the objects given here are spent.
+    Returns them under their new numbers; the objects given here are spent. The socket is one of the plain
+    class: whoever calls this is to become an init, and what it does not run costs its memory nothing.
     """
     beyond = _FIRST + 1 + len(others)
     high = []
@@ -26,4 +28,4 @@ def keep_only(control: socket.socket, *others: int) -> tuple[socket.socket, list
     for target, fd in enumerate(high[1:], _FIRST):
         os.dup2(fd, target, inheritable=False)
     close_from(beyond)
-    return socket.socket(fileno=_FIRST), list(range(_FIRST + 1, beyond))
+    return _socket.socket(fileno=_FIRST), list(range(_FIRST + 1, beyond))

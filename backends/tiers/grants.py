@@ -12,7 +12,6 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
-from backends.errors import Refused
 from backends.kernel.mounts import MountPoint
 from backends.policy.identity import identify
 from backends.record import NamedTuple
@@ -249,6 +248,10 @@ class _Planner:
             self.left_out.append((path, "neither a file nor a folder"))
 
     def _mask(self, grant: str, hidden: str) -> Mask | None:
+        from backends.errors import (
+            Refused,
+        )  # what becomes a box's init has this module, and does without that
+
         if not covers(grant, hidden) or any(
             (isinstance(step, Overlay) and covers(grant, step.path) and covers(step.path, hidden))
             or (isinstance(step, Mask) and step.path == hidden)

@@ -14,7 +14,7 @@ from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 from backends.tiers.remedies import remedy
 
 if TYPE_CHECKING:
-    from backends.tiers.launcher import Builder
+    from backends.tiers.builder import Builder
 
 LANDLOCK_MINIMUM = 2  # below it, moving a file between folders is refused inside too
 LANDLOCK_HOST_NETWORK = 6  # abstract sockets of the host are in sight then; from here on they can be scoped
@@ -33,9 +33,9 @@ class ProcessTier:
         return (*_network_refusals(policy), *policy_refusals(policy), *host_refusals(policy))
 
     def begin(self, begun: Builder | None) -> Builder | None:
-        from backends.tiers import launcher  # a command that only makes a box does without
+        from backends.tiers.builder import Builder  # a command that only makes a box does without
 
-        return begun or launcher.Builder()
+        return begun or Builder()
 
     def launch(self, spec: LaunchSpec) -> LiveBox:
         from backends.tiers import starting

@@ -18,7 +18,7 @@ from backends.values import Enforcement, NotObserved, ProcessId
 if TYPE_CHECKING:
     from backends.egress.pins import Pins
     from backends.kernel.nftables import Entry
-    from backends.tiers.launcher import Builder
+    from backends.tiers.builder import Builder
 
 
 class Refusal(NamedTuple):

@@ -1,19 +1,17 @@
 """Builds a box's file tree inside its fresh namespaces and makes it the root.
 
-The root is an empty tmpfs, so what no step shows is absent. Runs in the process that becomes the box's init,
-with all capabilities of the first user namespace; afterwards a second one locks every mount made here.
+The root is an empty tmpfs, so what no step shows is absent. Runs in a child of the box's init, with all
+capabilities of the first user namespace; afterwards a second one locks every mount made here.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import stat
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NoReturn
 
 from backends import injected, trace
 from backends.kernel import mounts, namespaces, shares
@@ -99,84 +97,40 @@ class BuildError(Exception):
 _LOWERS_SIZE = 1 << 20
 
 
-def map_lowers(tree: str, lowers: tuple[str, ...], uid: int, gid: int) -> tuple[str, ...]:
+def places(tree: str, count: int) -> tuple[str, ...]:
+    """Where :func:`map_lowers` shows so many layers."""
+    return tuple(f"{tree}/{number}" for number in range(count))
+
+
+def map_lowers(tree: str, lowers: tuple[str, ...], uid: int, gid: int) -> None:
     """Shows the layers, which belong to the host's root, as the payload's own, in a mount namespace of ours.
 
-    For the host's root before it leaves the host's user namespace: an overlay keeps the owner of what it
-    copies up, and the box's processes would be refused at every file that is root's. The folder ``tree``,
-    empty on disk, takes the mounts; where each layer is now is returned.
+    For the host's root before it leaves the host's user namespace, but not its mount namespace: an overlay
+    keeps the owner of what it copies up, and the box's processes would be refused at every file that is
+    root's. The folder ``tree``, empty on disk, takes the mounts, at its :func:`places`.
     """
-    namespaces.unshare(namespaces.CLONE_NEWNS)
     mounts.make_private()
     mounts.tmpfs(tree, _LOWERS_SIZE, 0o700)
     namespace = namespaces.mapping(((0, uid, 1),), ((0, gid, 1),))
     try:
-        shown = []
-        for number, lower in enumerate(lowers):
-            place = f"{tree}/{number}"
+        for lower, place in zip(lowers, places(tree, len(lowers)), strict=True):
             os.mkdir(place)
             with _Folder(lower) as source:
                 mounts.bind_as(source, place, namespace)
-            shown.append(place)
     finally:
         os.close(namespace)
-    return tuple(shown)
 
 
-def build(mount: str, unpack: Callable[[], RootPlan]) -> tuple[str, ...]:
-    """Mounts everything on the folder ``mount`` and pivots; returns the shares that could not be set.
-
-    Raises :class:`BuildError`. All but the pivot is done by a child, whose mounts are ours: what it touches
-    of the memory that it shares with the zygote and every other box is gone with it, and the caller, a box's
-    init, keeps little of its own.
-    """
-    trace.hold()
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    child = os.fork()
-    if child == 0:
-        os.close(reader)
-        _construct(unpack, writer)
-    os.close(writer)
-    data = bytearray()
-    while part := os.read(reader, 1 << 16):
-        data += part
-    os.close(reader)
-    os.waitpid(child, 0)
-    if not data:
-        raise BuildError("mounts", "the box's root is built", OSError(errno.ESRCH, "its builder ended"))
-    stage, what, code, why, unset, lines = json.loads(data)
-    trace.keep(lines)
-    if stage:
-        raise BuildError(stage, what, OSError(code, why))
-    _Builder.run("mounts", "the finished root", lambda: mounts.enter_root(mount))
-    return tuple(map(str, unset))
-
-
-def _construct(unpack: Callable[[], RootPlan], writer: int) -> NoReturn:
-    """Mounts everything, tells what came of it and ends."""
-    failure: BuildError | None = None
-    unset: tuple[str, ...] = ()
-    try:
-        builder = _Builder(unpack())
-        builder.run("mounts", "the box's empty root", builder.base)
-        # Outer folders first, so that nothing is mounted over what another step has mounted already.
-        for _, kind, name, step in sorted(builder.steps(), key=lambda one: one[0].count("/")):
-            builder.run(kind, name, step)
-        builder.run("mounts", "the box's root, complete", builder.finish)
-        unset = builder.unset
-    except BuildError as error:
-        failure = error
-    except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
-        failure = BuildError(
-            "mounts", "the box's root is built", OSError(0, f"{type(error).__name__}: {error}")
-        )
-    finally:
-        told = ("", "", 0, "")
-        if failure is not None:
-            cause = failure.error
-            told = (failure.stage, failure.what, cause.errno or 0, cause.strerror or str(cause))
-        os.write(writer, json.dumps([*told, unset, trace.held()]).encode())
-        os._exit(0)
+def build(plan: RootPlan) -> tuple[str, ...]:
+    """Mounts everything and pivots; returns the shares that could not be set. Raises :class:`BuildError`."""
+    builder = _Builder(plan)
+    builder.run("mounts", "the box's empty root", builder.base)
+    # Outer folders first, so that nothing is mounted over what another step has mounted already.
+    for _, kind, name, step in sorted(builder.steps(), key=lambda one: one[0].count("/")):
+        builder.run(kind, name, step)
+    builder.run("mounts", "the box's root, complete", builder.finish)
+    builder.run("mounts", "the finished root", lambda: mounts.enter_root(plan.mount))
+    return builder.unset
 
 
 _Step = tuple[str, str, str, Callable[[], None]]  # place inside, stage, name, act

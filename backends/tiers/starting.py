@@ -11,6 +11,7 @@ from backends import trace
 from backends.errors import Refused
 from backends.kernel import audit, cgroups, landlock
 from backends.tiers import etc, launcher, limits, planning, received
+from backends.tiers.builder import Builder
 from backends.tiers.limits import Held
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 from backends.tiers.remedies import explained
@@ -25,7 +26,7 @@ def start(
     """Launches a box of ``tier``; with ``networking`` in a network with a list. Raises as Tier.launch."""
     for first in refusals:
         raise Refused(f"the {tier} tier cannot take {first.key}", first.why, first.remedy, code="tier")
-    begun = spec.begun or launcher.Builder()
+    begun = spec.begun or Builder()
     try:
         layered = planning.layered(spec)
         begun.open(planning.opening(spec, layered))  # it takes the kernel longer than us to plan

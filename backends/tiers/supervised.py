@@ -16,7 +16,7 @@ from backends.tiers import process
 from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 
 if TYPE_CHECKING:
-    from backends.tiers.launcher import Builder
+    from backends.tiers.builder import Builder
 
 
 class SupervisedTier:

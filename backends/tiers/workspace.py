@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import gc
 import os
 import signal
@@ -21,7 +22,7 @@ from backends.tiers.protocol import LaunchSpec, LiveBox, Refusal
 from backends.values import Enforcement, NotObserved
 
 if TYPE_CHECKING:
-    from backends.tiers.launcher import Builder
+    from backends.tiers.builder import Builder
 
 UNCONFINED = "nothing confines the process: it runs as you"
 JOURNAL = "the journal and the keeper are within its reach: it can rewrite what they say"
@@ -91,14 +92,16 @@ class WorkspaceTier:
         )
 
 
-def _launcher(control: socket.socket, death: int, settings: Settings) -> NoReturn:
+def _launcher(inner: socket.socket, death: int, settings: Settings) -> NoReturn:
     """The tree's subreaper: orphans become its children, so that a stop finds them."""
+    control: _socket.socket = inner
     try:
         gc.freeze()
+        os.environ.clear()  # it would be in init's memory
         os.setsid()
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        control, (death,) = keep_only(control, death)
+        control, (death,) = keep_only(inner, death)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     except BaseException as error:  # noqa: BLE001 - whatever it was, the caller must hear of it
         try:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from backends.boxes.layout import BoxPaths
 from backends.boxes.manifest import load
 from backends.errors import Refused, UsageError
+from backends.evidence import journal
 from backends.gate import merging, objects, tried
+from backends.gate.evidence import runs
 from backends.snapshots import BoxRow, Diff, DiffStat, FileChange, SessionRow
 from backends.snapshots_compare import ComparedBox, ComparedFile, Comparison, SuiteRun, Version
 from backends.testruns import is_test
@@ -64,7 +67,6 @@ def _box(paths: BoxPaths, row: BoxRow, diff: Diff) -> ComparedBox:
     blobs = [one.new_oid for one in changes if one.new_mode and one.new_mode != objects.GITLINK]
     sizes = objects.sizes(git, blobs)
     manifest = load(paths)
-    ran = [one for one in sessions if is_test(one.argv)]
     frozen = manifest.snapshot is not None and manifest.snapshot["id"] == diff.tree
     return ComparedBox(
         row,
@@ -75,10 +77,31 @@ def _box(paths: BoxPaths, row: BoxRow, diff: Diff) -> ComparedBox:
         sum(sizes[oid] for oid in blobs),
         len(sessions),
         sum(_seconds(one) or 0.0 for one in sessions),
-        tuple(SuiteRun(one.argv, one.exit, _seconds(one)) for one in ran[-MOST_TESTS:]),
+        _tests(paths, sessions, manifest.snapshot if frozen else None),
         digest.tally(()).total,
         tried.read(paths.journal, diff.tree),
     )
+
+
+def _tests(
+    paths: BoxPaths, sessions: Sequence[SessionRow], snapshot: dict[str, Any] | None
+) -> tuple[SuiteRun, ...]:
+    """The last test runs, oldest first: those that were asked for, and those that the box started itself."""
+    kept = snapshot.get("witness", {}) if snapshot is not None else _kept(paths)
+    found = [
+        (one.started, SuiteRun(one.argv, one.exit, _seconds(one))) for one in sessions if is_test(one.argv)
+    ]
+    found += [
+        (one.started, SuiteRun(one.argv, one.exit, one.seconds, inside=True)) for one in runs.last_runs(kept)
+    ]
+    return tuple(run for _, run in sorted(found, key=lambda pair: pair[0])[-MOST_TESTS:])
+
+
+def _kept(paths: BoxPaths) -> dict[str, Any]:
+    seen = runs.Runs()
+    for record in journal.read(paths.journal):
+        seen.add(record)
+    return seen.kept()
 
 
 def _seconds(session: SessionRow) -> float | None:

@@ -78,7 +78,9 @@ class Summary:
 class Lister:
     """Makes rows. One lives as long as its engine: it remembers CPU times, journals read and last diffs."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float | None = None) -> None:
+        """``patience``: seconds for the keepers that are asked, ``asking.LIMIT`` if not given."""
+        self._patience = patience
         self._lock = threading.Lock()
         self._meter = processes.Meter()
         self._summaries: dict[str, Summary] = {}
@@ -105,7 +107,7 @@ class Lister:
             nonlocal scan
             scan = self._meter.scan()
 
-        answers = asking.ask(wanted, [STAT], lives=lives, meanwhile=look) if wanted else {}
+        answers = asking.ask(wanted, [STAT], self._patience, lives=lives, meanwhile=look) if wanted else {}
         rows = [self._row(e, lives[e.paths.key], answers.get(e.paths.key), scan) for e in found]
         return tuple(sorted(rows, key=lambda row: (row.created, row.key)))
 
@@ -113,7 +115,7 @@ class Lister:
         """One box; ``NoSuchBox`` when it is gone, ``Refused`` when its manifest is damaged."""
         entry = store.Entry(paths, load(paths), None)
         live = liveness.read(paths)
-        answers = asking.ask({paths.key: paths}, [STAT]) if live.kind == "live" else {}
+        answers = asking.ask({paths.key: paths}, [STAT], self._patience) if live.kind == "live" else {}
         return self._row(entry, live, answers.get(paths.key), self._meter.scan() if answers else None)
 
     def _row(
@@ -128,7 +130,9 @@ class Lister:
             return _damaged(paths, entry.error.why if entry.error else "")
         kind = live.kind
         if answers is not None and answers.state != "live":
-            kind = "slow" if liveness.alive(live.keeper) else "lost"
+            kind = liveness.read(paths).kind  # it may have ended in order while it was asked
+            if kind == "live":
+                kind = "slow"
         if kind == "lost" and manifest.state != RUNNING:
             kind = ""  # it died with nothing in the box: nothing was lost
         stat = answers.replies.get("stat", {}) if answers else {}
@@ -207,7 +211,7 @@ class Lister:
         live = liveness.read(paths)
         if not liveness.alive(live.init):
             return ()
-        replies = asking.ask({paths.key: paths}, [("processes", {})])[paths.key].replies
+        replies = asking.ask({paths.key: paths}, [("processes", {})], self._patience)[paths.key].replies
         return self._meter.scan().tree(live.init, _numbers(replies.get("processes", {})), beside=live.beside)
 
     def view(self, paths: BoxPaths, lines: int) -> BoxView:
@@ -223,7 +227,9 @@ class Lister:
                 ("processes", {}),
                 ("output", {"session": None, "limit": min(lines * 512, 1 << 18)}),
             ]
-            answers = asking.ask({paths.key: paths}, questions, lives={paths.key: live})[paths.key]
+            answers = asking.ask({paths.key: paths}, questions, self._patience, lives={paths.key: live})[
+                paths.key
+            ]
             scan = self._meter.scan()
         row = self._row(store.Entry(paths, manifest, None), live, answers, scan)
         replies = answers.replies if answers else {}

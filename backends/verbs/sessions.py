@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from backends import trace
-from backends.boxes import liveness
+from backends.boxes import liveness, store
 from backends.boxes.layout import BoxPaths
 from backends.errors import Busy, NoSuchBox
 from backends.keeper import client as keepers
@@ -23,7 +23,7 @@ from backends.verbs.values import RunResult, SessionHandle, Streams, Terminal
 Value = TypeVar("Value")
 BLOCK = 65536
 START_LIMIT = 30.0  # seconds from the request to the command's start
-STOP_LIMIT = 5.0  # seconds that a keeper gets to end its box before it is taken to hang
+STOP_LIMIT = 15.0  # seconds that a keeper gets to end its box before it is taken to hang, on a busy host
 ENDING_LIMIT = 20.0  # seconds that a start waits for a keeper that is ending its box
 FROZEN_LIMIT = 60.0  # seconds that a start waits for a snapshot of the box to be taken
 
@@ -351,12 +351,20 @@ def kill(paths: BoxPaths, process: ProcessId, signal: int) -> None:
         keeper.call("kill", pid=process.pid, start=process.start, signal=signal)
 
 
+def _once_started(paths: BoxPaths) -> liveness.Liveness:
+    """What lives of the box, once a keeper that is being started for somebody else lives or has given up."""
+    until = time.monotonic() + START_LIMIT
+    while store.starting(paths) and time.monotonic() < until:
+        time.sleep(0.02)
+    return liveness.read(paths)
+
+
 def stop(paths: BoxPaths) -> bool:
     """End every process; see ``Engine.stop``. A keeper that does not answer is killed by identity: init
     follows it by the death pipe and ends the tree."""
     from backends.verbs import passage
 
-    live = liveness.read(paths)
+    live = _once_started(paths)
     if live.kind == "":
         return False
     try:
@@ -365,7 +373,9 @@ def stop(paths: BoxPaths) -> bool:
     except NoSuchBox as error:
         if error.code != "not-live":
             raise
-    except Busy:
+    except Busy as busy:
+        if busy.code == "keeper-gone":
+            passage.wait_for_end(paths)  # it hung up, and may be writing its end
         if live.keeper is not None and not liveness.end(live.keeper):
             raise
     passage.wait_for_end(paths)

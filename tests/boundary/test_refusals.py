@@ -12,9 +12,9 @@ import pytest
 from backends.errors import ClocheError, Refused
 from backends.host import probes
 from backends.keeper import init_proofs
-from backends.kernel import capabilities, landlock, mounts, namespaces, procfs, seccomp, syscalls
+from backends.kernel import landlock, mounts, namespaces, procfs, syscalls
 from backends.policy.model import Policy
-from backends.tiers import auto, planning, process, workspace
+from backends.tiers import auto, boundary, planning, process, workspace
 from tests.boundary import harness
 
 
@@ -26,8 +26,8 @@ def failing(code: int) -> Callable[..., Any]:
 
 
 FAULTS = [
-    (namespaces, "unshare", errno.EPERM, "userns", "kernel.apparmor_restrict_unprivileged_userns"),
-    (namespaces, "unshare", errno.ENOSPC, "userns", "user.max_user_namespaces"),
+    (boundary, "unshare", errno.EPERM, "userns", "kernel.apparmor_restrict_unprivileged_userns"),
+    (boundary, "unshare", errno.ENOSPC, "userns", "user.max_user_namespaces"),
     (namespaces, "map_ids", errno.EPERM, "uid-map", "unprivileged user"),
     (mounts, "tmpfs", errno.EPERM, "mounts", "apparmor_restrict"),
     (mounts, "proc", errno.EPERM, "proc", "systempaths=unconfined"),
@@ -35,9 +35,10 @@ FAULTS = [
     (mounts, "overlay", errno.ENODEV, "overlay", "modprobe overlay"),
     (mounts, "enter_root", errno.EINVAL, "mounts", "container"),
     (namespaces, "loopback_up", errno.EPERM, "network", "max_net_namespaces"),
-    (capabilities, "drop_all", errno.EPERM, "capabilities", "capabilities"),
-    (landlock, "restrict", errno.EOPNOTSUPP, "landlock", "lsm=landlock"),
-    (seccomp, "install", errno.EBUSY, "seccomp", "listener"),
+    (boundary, "drop_all", errno.EPERM, "capabilities", "capabilities"),
+    (landlock, "ruleset", errno.EOPNOTSUPP, "landlock", "lsm=landlock"),
+    (boundary, "enter_rules", errno.EOPNOTSUPP, "landlock", "lsm=landlock"),
+    (boundary, "install", errno.EBUSY, "seccomp", "listener"),
 ]
 
 

@@ -19,7 +19,7 @@ from backends.egress.artefact import Artefact
 from backends.errors import ClocheError, Refused
 from backends.host import causes, probes
 from backends.kernel import bpf, namespaces, netlink, nftables, seccomp
-from backends.tiers import auto, netns, supervised
+from backends.tiers import auto, boundary, netns, supervised
 from tests.boundary import harness
 
 SUPERVISED = harness.policy(tier="supervised")
@@ -140,9 +140,9 @@ def failing(code: int) -> Callable[..., Any]:
         (netlink, "local_routes", errno.EOPNOTSUPP, "network"),
         (netlink, "connect", errno.EPROTONOSUPPORT, "network"),
         (netlink, "transact", errno.EOPNOTSUPP, "network"),
-        (namespaces, "unshare", errno.EPERM, "userns"),
+        (boundary, "unshare", errno.EPERM, "userns"),
         (namespaces, "loopback_up", errno.EPERM, "network"),
-        (seccomp, "install", errno.EBUSY, "seccomp"),
+        (boundary, "install", errno.EBUSY, "seccomp"),
     ],
 )
 def test_each_step_that_fails_is_named(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from backends.engine import Engine, NewBox, Streams
+from backends.engine import Engine, NewBox
 from backends.errors import NoSuchBox, Refused, UsageError
 from backends.snapshots_compare import ComparedFile
 from backends.verbs import comparing
 from tests import support
+from tests.boxes import provided
+from tests.boxes.provided import ONCE, QUIET
 
-NULL = os.open(os.devnull, os.O_RDWR)
-QUIET = Streams(NULL, NULL, NULL)
 FILES = {
     "a": b"a\n",
     "b": b"b\n",
@@ -24,18 +22,8 @@ FILES = {
 }
 
 
-# For what is about the host's side alone: how a box gets its tree cannot matter there.
-ONCE = pytest.mark.parametrize("engine", ["checkout"], indirect=True)
-
-
-@pytest.fixture(params=["checkout", "overlay"])
-def engine(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Iterator[Engine]:
-    repo = support.make_repo(tmp_path / "repo", FILES)
-    (repo / "cloche.toml").write_text(f'[profiles.default]\ntree = "{request.param}"\n')
-    made = Engine(repo)
-    yield made
-    for row in made.boxes():
-        made.stop(row.name)
+repo = provided.repository(FILES)
+engine = provided.engine_with()
 
 
 def work(engine: Engine, name: str, script: str, *, propose: bool = True) -> int:
@@ -87,6 +75,17 @@ def test_tests_refusals_and_tries_stand_in_their_box(engine: Engine) -> None:
     assert (one.sessions, one.denied, [trial.exit for trial in one.tried]) == (3, 1, [4])
     assert (two.sessions, two.denied, two.tests, two.tried) == (1, 0, (), ())
     assert one.seconds >= sum(test.seconds or 0 for test in one.tests) >= 0
+
+
+@ONCE
+def test_tests_that_a_box_ran_by_itself_stand_there_with_their_exit(engine: Engine) -> None:
+    script = "printf '#!/bin/sh\\nexit $1\\n' > tox; chmod +x tox; sh do"
+    do = "printf './tox 3; ./tox 3; ./tox 0; true' > do"
+    work(engine, "one", f"{do}; {script}")
+    work(engine, "two", f"{do}; {script}", propose=False)
+    for box in engine.compare(["one", "two"]).boxes:
+        told = [(one.argv[-1], one.exit, one.inside) for one in box.tests if one.argv[0] == "./tox"]
+        assert told == [("3", 3, True), ("0", 0, True)]
 
 
 def test_one_file_of_two_boxes_is_set_against_each_other(engine: Engine) -> None:

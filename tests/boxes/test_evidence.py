@@ -5,38 +5,32 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from backends.engine import Engine, NewBox, Streams
+from backends.engine import Engine, NewBox
 from backends.snapshots_evidence import ProposalEvidence
 from tests import support
+from tests.boxes import provided
+from tests.boxes.provided import QUIET
 from tests.support import Done
 
 pytestmark = pytest.mark.real
 Cli = Callable[..., Done]
-NULL = os.open(os.devnull, os.O_RDWR)
 SECRET = "AKIA" + "IOSFODNN7EXAMPLD"
 APART = 0.4
 """Seconds of distance that change times and sessions are kept at: four times what is taken for the same."""
 
 
-@pytest.fixture(params=["checkout", "overlay"])
-def engine(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Iterator[Engine]:
-    files = {"a": b"1\n", "gone": b"x\n", ".gitattributes": b"*.made linguist-generated\n", "t.sh": b"true\n"}
-    repo = support.make_repo(tmp_path / "repo", files)
-    (repo / "cloche.toml").write_text(f'[profiles.default]\ntree = "{request.param}"\n')
-    made = Engine(repo)
-    made.create(NewBox(name="b"))
-    yield made
-    for row in made.boxes():
-        made.stop(row.name)
+FILES = {"a": b"1\n", "gone": b"x\n", ".gitattributes": b"*.made linguist-generated\n", "t.sh": b"true\n"}
+repo = provided.repository(FILES)
+engine = provided.engine_with("b")
 
 
 def run(engine: Engine, script: str) -> None:
-    assert engine.run("b", ["sh", "-c", script], streams=Streams(NULL, NULL, NULL)).exit == 0
+    assert engine.run("b", ["sh", "-c", script], streams=QUIET).exit == 0
 
 
 def proposed(engine: Engine) -> ProposalEvidence:
@@ -54,8 +48,8 @@ def files_of(engine: Engine) -> Path:
 def test_a_test_run_is_told_beside_the_last_change(engine: Engine) -> None:
     run(engine, "sh t.sh; echo 2 > a")
     time.sleep(APART)
-    engine.run("b", ["sh", "./t.sh", "test"], streams=Streams(NULL, NULL, NULL))
-    engine.run("b", ["sh", "-c", "make test || exit 3"], streams=Streams(NULL, NULL, NULL))
+    engine.run("b", ["sh", "./t.sh", "test"], streams=QUIET)
+    engine.run("b", ["sh", "-c", "make test || exit 3"], streams=QUIET)
     found = proposed(engine)
     assert [(one.test, one.exit, one.covers) for one in found.ran][-1] == (True, 3, "after")
     assert found.ran[0].covers in ("during", "before") and not found.ran[0].test
@@ -76,7 +70,7 @@ def test_a_test_run_that_the_box_starts_itself_is_told_with_its_exit_everywhere(
         "printf 'echo 2 > a; sleep 0.3; ./pytest 1; ./pytest 0; ./pytest 0; true' > agent;"
         "printf '#!/bin/sh\\nexit $1\\n' > pytest; chmod +x pytest; sleep 0.5",
     )
-    assert engine.run("b", ["sh", "agent"], streams=Streams(NULL, NULL, NULL)).exit == 0
+    assert engine.run("b", ["sh", "agent"], streams=QUIET).exit == 0
     found = proposed(engine)
     told = {one.argv: one for one in found.inner}
     good, bad = told["./pytest", "0"], told["./pytest", "1"]
@@ -100,7 +94,7 @@ def test_a_test_run_that_the_box_starts_itself_is_told_with_its_exit_everywhere(
 def test_a_tier_that_sees_no_execution_says_that_tests_can_have_run(engine: Engine) -> None:
     (engine.cwd / "cloche.toml").unlink()
     engine.create(NewBox(name="w", tier="workspace"))
-    assert engine.run("w", ["sh", "-c", "echo w > w"], streams=Streams(NULL, NULL, NULL)).exit == 0
+    assert engine.run("w", ["sh", "-c", "echo w > w"], streams=QUIET).exit == 0
     engine.propose("w")
     found = engine.review("w").evidence
     assert found is not None and found.inner == ()
@@ -138,7 +132,7 @@ def test_a_process_that_outlived_its_session_is_told_from_nobody(engine: Engine)
 def test_a_tier_that_confines_nothing_cannot_tell_what_still_runs(engine: Engine) -> None:
     (engine.cwd / "cloche.toml").unlink()
     engine.create(NewBox(name="w", tier="workspace"))
-    assert engine.run("w", ["sh", "-c", "echo w > w"], streams=Streams(NULL, NULL, NULL)).exit == 0
+    assert engine.run("w", ["sh", "-c", "echo w > w"], streams=QUIET).exit == 0
     engine.propose("w")
     found = engine.review("w").evidence
     assert found is not None and found.alive is None

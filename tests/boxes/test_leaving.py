@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from backends.boxes import liveness
+from backends.boxes import liveness, store
 from backends.boxes.layout import BoxPaths
 from backends.engine import Engine, NewBox, Streams
 from backends.errors import Busy, NoSuchBox
@@ -178,3 +178,38 @@ def test_one_that_does_not_leave_is_told(engine: Engine, monkeypatch: pytest.Mon
         with pytest.raises(Busy) as caught:
             engine.run("b", ["true"], streams=QUIET)
     assert caught.value.code == "stopping"
+
+
+STARTING = """
+import sys
+from pathlib import Path
+from backends.boxes.layout import BoxPaths
+from backends.keeper import client
+client.start(BoxPaths(Path(sys.argv[1]))).close()
+"""
+
+
+@pytest.mark.parametrize("act", ["stop", "remove"])
+def test_a_keeper_that_is_just_starting_is_ended_once_it_lives(engine: Engine, act: str) -> None:
+    engine.stop("b")
+    paths = engine.find("b")
+    with subprocess.Popen([sys.executable, "-c", STARTING, str(paths.root)]) as starter:
+        support.wait_until(lambda: store.starting(paths) or liveness.read(paths).kind == "live", "it starts")
+        if act == "stop":
+            assert engine.stop("b") is True
+        else:
+            engine.remove("b", force=True)
+        starter.wait()
+    assert liveness.read(paths).kind == ""
+    assert act == "stop" or not paths.root.exists()
+    if act == "remove":
+        engine.create(NewBox(name="b"))
+
+
+def test_a_lock_that_says_keeper_and_is_nobodys_waits_for_nobody(engine: Engine) -> None:
+    engine.stop("b")
+    paths = engine.find("b")
+    assert store.verb_of(paths) == "keeper" and not store.starting(paths)
+    paths.lock.write_text(json.dumps({"verb": "keeper", "pid": os.getpid()}))
+    assert not store.starting(paths)
+    assert engine.stop("b") is False

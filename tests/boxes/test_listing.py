@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from backends.boxes import liveness
 from backends.boxes.layout import socket_path
 from backends.engine import Engine, NewBox, Streams
-from backends.snapshots import ProcessId
+from backends.snapshots import BoxRow, ProcessId
 from backends.verbs import asking
 from tests import support
 
@@ -63,6 +63,22 @@ def test_a_slow_keeper_shows_as_such_and_delays_nobody(
     assert [rows[n].processes for n in "abc"] == [1, 1, 1], "processes are seen without the keeper"
     view = engine.view("a")
     assert view.row.live == "slow" and len(view.processes) == 1 and view.sessions
+
+
+@pytest.mark.parametrize("look", [lambda engine: engine.boxes()[0], lambda engine: engine.view("a").row])
+def test_a_box_that_ends_while_it_is_asked_is_neither_slow_nor_lost(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, look: Callable[[Engine], BoxRow]
+) -> None:
+    engine.create(NewBox(name="a"))
+    run(engine, "a", BACKGROUND)
+
+    def ended(boxes: Mapping[str, object], *_: object, **__: object) -> dict[str, asking.Answers]:
+        Engine(engine.cwd).stop("a")
+        return dict.fromkeys(boxes, asking.Answers("slow", {}))
+
+    monkeypatch.setattr(asking, "ask", ended)
+    row = look(engine)
+    assert (row.live, row.needs) == ("", "")
 
 
 def test_a_dead_keeper_shows_as_lost(engine: Engine) -> None:
@@ -120,12 +136,15 @@ def test_a_row_counts_what_the_tally_counts(engine: Engine) -> None:
 def test_a_command_that_ended_because_its_box_was_stopped_did_not_fail(engine: Engine) -> None:
     engine.create(NewBox(name="a"))
     done: list[int] = []
-    running = threading.Thread(target=lambda: done.append(run(engine, "a", "sleep 300")))
+    begun = threading.Event()  # a session that the journal tells of may still be starting
+
+    def go() -> None:
+        argv = ["sleep", "300"]
+        done.append(engine.run("a", argv, streams=QUIET, on_session=lambda _: begun.set()).exit)
+
+    running = threading.Thread(target=go)
     running.start()
-    support.wait_until(
-        lambda: [row.state for row in engine.sessions("a")] == ["running"],  # not still starting
-        "the command runs",
-    )
+    assert begun.wait(60)
     engine.stop("a")
     running.join()
     assert done == [137]

@@ -6,15 +6,14 @@ With both providers of a tree, and over new starts of the box.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backends.boxes.manifest import load
-from backends.engine import Engine, NewBox, Streams
+from backends.engine import Engine, NewBox
 from backends.errors import Busy, ClocheError, Refused, UsageError
 from backends.evidence.journal import verify
 from backends.gate import moving
@@ -24,10 +23,11 @@ from backends.trees import layers
 from backends.trees.source import base_ref
 from backends.verbs import rebasing
 from tests import support
+from tests.boxes import provided
+from tests.boxes.provided import ONCE, run
 from tests.support import Done
 
 Cli = Callable[..., Done]
-NULL = os.open(os.devnull, os.O_RDWR)
 FILES = {
     "lines": b"".join(b"line %d\n" % n for n in range(1, 41)),
     "gone": b"to go\n",
@@ -45,32 +45,8 @@ CHANGE = (
 ODD = b'n\xff "x'
 
 
-def run(engine: Engine, script: str) -> None:
-    assert engine.run("b", ["sh", "-ec", script], streams=Streams(NULL, NULL, NULL)).exit == 0
-
-
-# For what is about the host's side alone: how a box gets its tree cannot matter there.
-ONCE = pytest.mark.parametrize("repo", ["checkout"], indirect=True)
-
-
-@pytest.fixture(params=["checkout", "overlay"])
-def repo(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Path:
-    made = support.make_repo(tmp_path / "repo", FILES)
-    (made / "cloche.toml").write_text(f'[profiles.default]\ntree = "{request.param}"\n')
-    return made
-
-
-@pytest.fixture
-def engine(repo: Path) -> Iterator[Engine]:
-    made = Engine(repo)
-    made.create(NewBox(name="b"))
-    wanted = (repo / "cloche.toml").read_text().split('"')[1]
-    assert load(made.find("b")).tree_provider == wanted
-    run(made, CHANGE)
-    made.propose("b")
-    yield made
-    for row in made.boxes():
-        made.stop(row.name)
+repo = provided.repository(FILES)
+engine = provided.engine_with("b", change=CHANGE)
 
 
 def decide(engine: Engine) -> bytes:
@@ -111,6 +87,7 @@ def by_git_apply(repo: Path, base: str, text: bytes, where: Path) -> str:
     return tree
 
 
+@pytest.mark.usefixtures("kept")
 def test_exactly_the_accepted_part_lands_and_the_rest_stays(
     engine: Engine, repo: Path, tmp_path: Path
 ) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from backends.boxes.manifest import load
-from backends.engine import Engine, NewBox, Streams
+from backends.engine import Engine
 from backends.errors import Busy, ClocheError, Refused
 from backends.trees.rewriting import Rewriter
 from backends.trees.source import base_ref
 from tests import support
+from tests.boxes import provided
+from tests.boxes.provided import ONCE, run
 
-NULL = os.open(os.devnull, os.O_RDWR)
 FILES = {
     "lines": b"".join(b"line %d\n" % n for n in range(1, 21)),
     "gone": b"to go\n",
@@ -30,34 +30,8 @@ FILES = {
 }
 
 
-def run(engine: Engine, script: str) -> int:
-    return engine.run("b", ["sh", "-ec", script], streams=Streams(NULL, NULL, NULL)).exit
-
-
-def written(engine: Engine, script: str) -> None:
-    assert run(engine, script) == 0
-
-
-# For what is about the host's side alone: how a box gets its tree cannot matter there.
-ONCE = pytest.mark.parametrize("repo", ["checkout"], indirect=True)
-
-
-@pytest.fixture(params=["checkout", "overlay"])
-def repo(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Path:
-    made = support.make_repo(tmp_path / "repo", FILES)
-    (made / "cloche.toml").write_text(f'[profiles.default]\ntree = "{request.param}"\n')
-    return made
-
-
-@pytest.fixture
-def engine(repo: Path) -> Iterator[Engine]:
-    made = Engine(repo)
-    made.create(NewBox(name="b"))
-    wanted = (repo / "cloche.toml").read_text().split('"')[1]
-    assert load(made.find("b")).tree_provider == wanted
-    yield made
-    for row in made.boxes():
-        made.stop(row.name)
+repo = provided.repository(FILES)
+engine = provided.engine_with("b")
 
 
 def upstream(repo: Path, files: dict[str, bytes], *gone: str) -> str:
@@ -81,7 +55,7 @@ def proposed(engine: Engine, repo: Path) -> dict[str, str]:
 def test_what_the_branch_gained_is_in_the_box_and_only_its_own_change_is_proposed(
     engine: Engine, repo: Path
 ) -> None:
-    written(engine, "sed -i 3s/.*/BOX/ lines; echo new > mine; rm kept; ln -s mine link")
+    run(engine, "sed -i 3s/.*/BOX/ lines; echo new > mine; rm kept; ln -s mine link")
     tip = upstream(
         repo,
         {
@@ -107,8 +81,8 @@ def test_what_the_branch_gained_is_in_the_box_and_only_its_own_change_is_propose
     assert support.git(repo, "rev-parse", base_ref("b")) == tip
     manifest = load(engine.find("b"))
     assert (manifest.state, manifest.base, manifest.snapshot) == ("idle", tip, None)
-    assert run(engine, "grep -qx BOX lines && grep -qx UP lines && test -f docs && test -f file/inner") == 0
-    assert run(engine, "test -e gone || test -e folder/x/y || test -e kept") == 1
+    run(engine, "grep -qx BOX lines && grep -qx UP lines && test -f docs && test -f file/inner")
+    run(engine, "test ! -e gone && test ! -e folder/x/y && test ! -e kept")
     assert proposed(engine, repo) == {"lines": "M", "mine": "A", "kept": "D", "link": "A"}
     engine.propose("b")
     plan = engine.plan_apply("b")
@@ -116,27 +90,27 @@ def test_what_the_branch_gained_is_in_the_box_and_only_its_own_change_is_propose
 
 
 def test_a_box_is_rebased_twice_and_what_it_removed_may_come_back(engine: Engine, repo: Path) -> None:
-    written(engine, "rm -r docs; echo 1 > one")
+    run(engine, "rm -r docs; echo 1 > one")
     upstream(repo, {"more": b"m\n"})
     assert engine.rebase("b").conflicts == ()
     upstream(repo, {"docs/c": b"c\n", "more": b"again\n"})
     assert engine.rebase("b").conflicts == ()
-    assert run(engine, "test -f docs/c && test ! -e docs/a && grep -qx again more") == 0
+    run(engine, "test -f docs/c && test ! -e docs/a && grep -qx again more")
     assert proposed(engine, repo) == {"docs/a": "D", "docs/b": "D", "one": "A"}
 
 
 def test_conflicts_are_named_file_by_file_and_left_to_be_solved_in_the_box(
     engine: Engine, repo: Path
 ) -> None:
-    written(engine, "sed -i 3s/.*/BOX/ lines; rm gone; printf '\\0box' > data")
+    run(engine, "sed -i 3s/.*/BOX/ lines; rm gone; printf '\\0box' > data")
     tip = upstream(
         repo,
         {"lines": FILES["lines"].replace(b"line 3\n", b"UP\n"), "gone": b"changed\n", "data": b"\0upstream"},
     )
     done = engine.rebase("b", as_name="t")
     assert dict(done.conflicts) == {b"lines": "contents", b"gone": "modify/delete", b"data": "binary"}
-    assert run(engine, "grep -q '^<<<<<<<' lines && grep -qx BOX lines && grep -qx UP lines") == 0
-    assert run(engine, "test \"$(tr -d '\\0' < data)\" = box") == 0
+    run(engine, "grep -q '^<<<<<<<' lines && grep -qx BOX lines && grep -qx UP lines")
+    run(engine, "test \"$(tr -d '\\0' < data)\" = box")
     records = [one.data for one in engine.journal("b") if one.kind == "rebase"]
     assert [(one["new"], one["who"], one["scripted"]) for one in records] == [(tip, "t", True)]
     told = records[0]["conflicts"]
@@ -144,7 +118,7 @@ def test_conflicts_are_named_file_by_file_and_left_to_be_solved_in_the_box(
 
 
 def test_an_ignored_file_in_the_way_stays_and_nothing_is_changed(engine: Engine, repo: Path) -> None:
-    written(engine, "echo mine > a.log; mkdir -p sub.log; echo deep > sub.log/x; echo 1 > one")
+    run(engine, "echo mine > a.log; mkdir -p sub.log; echo deep > sub.log/x; echo 1 > one")
     base = load(engine.find("b")).base
     for name in ("a.log", "sub.log"):
         upstream(repo, {name: b"theirs\n", "aa": name.encode()})
@@ -152,7 +126,7 @@ def test_an_ignored_file_in_the_way_stays_and_nothing_is_changed(engine: Engine,
             engine.rebase("b")
         assert caught.value.code == "in-the-way" and name in caught.value.why
         assert load(engine.find("b")).base == base
-        assert run(engine, "grep -qx mine a.log && grep -qx deep sub.log/x && test ! -e aa") == 0
+        run(engine, "grep -qx mine a.log && grep -qx deep sub.log/x && test ! -e aa")
         support.git(repo, "reset", "-q", "--hard", base)
 
 
@@ -160,7 +134,7 @@ def test_a_link_out_of_the_box_is_never_written_through(engine: Engine, repo: Pa
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "a").write_text("host\n")
-    written(engine, f"rm -r docs; ln -s {outside} docs; ln -s {outside}/a new.log")
+    run(engine, f"rm -r docs; ln -s {outside} docs; ln -s {outside}/a new.log")
     upstream(repo, {"docs/a": b"changed\n", "docs/c": b"c\n"})
     done = engine.rebase("b")
     assert done.conflicts
@@ -168,7 +142,7 @@ def test_a_link_out_of_the_box_is_never_written_through(engine: Engine, repo: Pa
 
 
 def test_a_branch_that_was_rewritten_is_followed_as_well(engine: Engine, repo: Path) -> None:
-    written(engine, "echo 1 > one")
+    run(engine, "echo 1 > one")
     support.git(repo, "commit", "-q", "--amend", "-m", "other")
     tip = upstream(repo, {"more": b"m\n"})
     assert engine.rebase("b").new == tip
@@ -178,7 +152,7 @@ def test_a_branch_that_was_rewritten_is_followed_as_well(engine: Engine, repo: P
 def test_a_disk_that_is_full_in_the_middle_leaves_the_base_and_a_second_try_ends_it(
     engine: Engine, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written(engine, "sed -i 3s/.*/BOX/ lines")
+    run(engine, "sed -i 3s/.*/BOX/ lines")
     base = load(engine.find("b")).base
     tip = upstream(repo, {"a": b"a\n", "lines": FILES["lines"].replace(b"line 17\n", b"UP\n")}, "gone")
 
@@ -193,12 +167,12 @@ def test_a_disk_that_is_full_in_the_middle_leaves_the_base_and_a_second_try_ends
     assert load(engine.find("b")).base == base == support.git(repo, "rev-parse", base_ref("b"))
     done = engine.rebase("b")
     assert (done.new, done.conflicts) == (tip, ())
-    assert run(engine, "grep -qx BOX lines && grep -qx UP lines && test ! -e gone") == 0
+    run(engine, "grep -qx BOX lines && grep -qx UP lines && test ! -e gone")
     assert proposed(engine, repo) == {"lines": "M"}
 
 
 def test_an_apply_before_a_rebase_is_no_longer_undone(engine: Engine, repo: Path) -> None:
-    written(engine, "echo 1 > one; echo 2 > two")
+    run(engine, "echo 1 > one; echo 2 > two")
     upstream(repo, {"more": b"m\n"})
     engine.propose("b")
     with engine.decisions("b", "t") as desk:
@@ -217,7 +191,7 @@ def test_an_apply_before_a_rebase_is_no_longer_undone(engine: Engine, repo: Path
 def test_it_is_refused_where_it_makes_no_sense(engine: Engine, repo: Path) -> None:
     with pytest.raises(Refused, match="it is created"):
         engine.rebase("b")
-    written(engine, "echo 1 > one")
+    run(engine, "echo 1 > one")
     with pytest.raises(Refused) as caught:
         engine.rebase("b")
     assert caught.value.code == "nothing-to-rebase"
@@ -230,7 +204,7 @@ def test_it_is_refused_where_it_makes_no_sense(engine: Engine, repo: Path) -> No
 
 @ONCE
 def test_it_can_be_given_on_the_command_line(engine: Engine, repo: Path) -> None:
-    written(engine, "sed -i 3s/.*/BOX/ lines")
+    run(engine, "sed -i 3s/.*/BOX/ lines")
     upstream(repo, {"lines": FILES["lines"].replace(b"line 3\n", b"UP\n")})
     done = support.run(support.cloche_argv("rebase", "b", "--as", "t"), cwd=repo)
     assert done.code == 0

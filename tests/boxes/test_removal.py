@@ -17,6 +17,7 @@ from backends.engine import Engine, NewBox, Streams
 from backends.errors import Busy, ClocheError, NoSuchBox, Refused
 from backends.evidence import journal
 from backends.host import probes
+from backends.verbs import sessions
 from tests import support
 from tests.conftest import Home
 
@@ -67,7 +68,8 @@ def test_the_lock_of_another_operation_counts_also_with_force(engine: Engine, fo
     engine.remove("b", force=force)
 
 
-def test_a_keeper_that_hangs_is_ended_by_force(engine: Engine) -> None:
+def test_a_keeper_that_hangs_is_ended_by_force(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "STOP_LIMIT", 1.0)
     engine.create(NewBox(name="b"))
     run(engine, "b", BACKGROUND)
     live = liveness.read(engine.find("b"))
@@ -77,7 +79,8 @@ def test_a_keeper_that_hangs_is_ended_by_force(engine: Engine) -> None:
     assert not liveness.alive(live.keeper) and not liveness.alive(live.init)
 
 
-def test_stop_ends_a_box_whose_keeper_hangs(engine: Engine) -> None:
+def test_stop_ends_a_box_whose_keeper_hangs(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "STOP_LIMIT", 1.0)
     engine.create(NewBox(name="b"))
     run(engine, "b", BACKGROUND)
     paths = engine.find("b")

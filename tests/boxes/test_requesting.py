@@ -9,14 +9,14 @@ import json
 import os
 import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from backends.boxes.manifest import load
 from backends.digest import sha256
-from backends.engine import Engine, NewBox, Streams
+from backends.engine import Engine, NewBox
 from backends.errors import ClocheError, NoSuchBox, Refused, UsageError
 from backends.evidence.journal import verify
 from backends.gate.patch import ACCEPTED, REJECTED
@@ -24,10 +24,11 @@ from backends.snapshots_request import RequestOutcome
 from backends.verbs.requesting import NEWEST
 from backends.verbs.values import SessionHandle
 from tests import support
+from tests.boxes import provided
+from tests.boxes.provided import ONCE, QUIET, run
 from tests.support import Done
 
 Cli = Callable[..., Done]
-NULL = os.open(os.devnull, os.O_RDWR)
 FILE = ".cloche-review.md"
 FILES = {
     "lines": b"".join(b"line %d\n" % n for n in range(1, 41)),
@@ -37,37 +38,8 @@ FILES = {
 CHANGE = "sed -i -e '3s/.*/LINE 3/' -e '30s/.*/LINE 30/' lines; echo more >> other; printf 'a\\nb\\n' > fresh"
 
 
-def run(engine: Engine, script: str) -> str:
-    """What the script prints inside."""
-    reader, writer = os.pipe()
-    try:
-        assert engine.run("b", ["sh", "-ec", script], streams=Streams(NULL, writer, NULL)).exit == 0
-    finally:
-        os.close(writer)
-    with open(reader, encoding="utf-8", errors="surrogateescape") as out:
-        return out.read()
-
-
-# For what is about the host's side alone: how a box gets its tree cannot matter there.
-ONCE = pytest.mark.parametrize("repo", ["checkout"], indirect=True)
-
-
-@pytest.fixture(params=["checkout", "overlay"])
-def repo(request: pytest.FixtureRequest, home: object, tmp_path: Path) -> Path:
-    made = support.make_repo(tmp_path / "repo", FILES)
-    (made / "cloche.toml").write_text(f'[profiles.default]\ntree = "{request.param}"\n')
-    return made
-
-
-@pytest.fixture
-def engine(repo: Path) -> Iterator[Engine]:
-    """A box that is proposed."""
-    made = Engine(repo)
-    made.create(NewBox(name="b"))
-    run(made, CHANGE)
-    made.propose("b")
-    yield made
-    made.stop("b")
+repo = provided.repository(FILES)
+engine = provided.engine_with("b", change=CHANGE)
 
 
 def kinds(engine: Engine, *wanted: str) -> list[dict[str, object]]:
@@ -322,7 +294,7 @@ def test_nothing_is_typed_to_a_command_without_a_terminal(engine: Engine) -> Non
         codes.append(caught.value.code)
         handle.signal(signal.SIGKILL)
 
-    engine.run("b", ["sleep", "300"], streams=Streams(NULL, NULL, NULL), on_session=started)
+    engine.run("b", ["sleep", "300"], streams=QUIET, on_session=started)
     assert codes == ["no-terminal"]
 
 

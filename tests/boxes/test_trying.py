@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,11 @@ from backends.gate.patch import ACCEPTED, REJECTED
 from backends.trees import layers
 from backends.verbs import trial_box
 from tests import support
+from tests.boxes import provided
+from tests.boxes.provided import NULL, PROVIDERS, QUIET
 from tests.support import Done
 
 Cli = Callable[..., Done]
-NULL = os.open(os.devnull, os.O_RDWR)
-QUIET = Streams(NULL, NULL, NULL)
 FILES = {
     "lines": b"".join(b"line %d\n" % n for n in range(1, 41)),
     "gone": b"to go\n",
@@ -41,7 +41,7 @@ CHANGE = (
 ONCE = pytest.mark.parametrize("provider", ["checkout"], indirect=True)
 
 
-@pytest.fixture(params=["checkout", "overlay"])
+@pytest.fixture(params=PROVIDERS)
 def provider(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -53,13 +53,7 @@ def repo(provider: str, home: object, tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture
-def engine(repo: Path) -> Iterator[Engine]:
-    made = Engine(repo)
-    propose(made, "b", CHANGE)
-    yield made
-    for row in made.boxes():
-        made.stop(row.name)
+engine = provided.engine_with("b", change=CHANGE)
 
 
 def propose(engine: Engine, name: str, script: str) -> None:

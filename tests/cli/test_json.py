@@ -34,6 +34,7 @@ def check(name: str, text: str) -> dict[str, Any]:
     return value
 
 
+@pytest.mark.usefixtures("kept")
 def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     seen: dict[str, dict[str, Any]] = {}
 

@@ -39,6 +39,7 @@ def test_the_table_marks_what_this_host_proved(cli: Cli) -> None:
     assert value["projects"] is None and value["box"] == ""
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_boxs_row_names_what_deletes_a_cell_and_where_it_was_stated(cli: Cli, repo: Path) -> None:
     (repo / "cloche.toml").write_text(LOOSE)
     assert cli("new", "b", "--profile", "loose").code == 0
@@ -59,6 +60,7 @@ def test_a_boxs_row_names_what_deletes_a_cell_and_where_it_was_stated(cli: Cli, 
     assert "never live" not in shown.err and "nothing in its policy" not in shown.err
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_box_that_nothing_confines_has_no_cell_to_delete(cli: Cli) -> None:
     assert cli("new", "b", "--tier", "workspace").code == 0
     done = cli("matrix", "b")
@@ -67,6 +69,7 @@ def test_a_box_that_nothing_confines_has_no_cell_to_delete(cli: Cli) -> None:
     assert "nothing confines this tier" in done.err
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_box_with_its_cells_says_that_none_is_deleted(cli: Cli) -> None:
     assert cli("new", "b", "--tier", "process").code == 0
     done = cli("matrix", "b")

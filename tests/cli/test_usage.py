@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +82,7 @@ def test_busy_is_5(cli: Cli, repo: Path) -> None:
             assert done.code == 5 and "export" in done.err, words
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_policy_that_was_changed_is_3(cli: Cli, repo: Path) -> None:
     assert cli("new", "b").code == 0
     paths = Engine(repo).find("b")
@@ -94,6 +97,7 @@ def test_a_policy_that_was_changed_is_3(cli: Cli, repo: Path) -> None:
     ] == ["policy"]
 
 
+@pytest.mark.usefixtures("kept")
 def test_doctor_finds_a_base_that_is_no_longer_kept_and_a_cut_journal(cli: Cli, repo: Path) -> None:
     assert cli("new", "b").code == 0
     assert cli("run", "b", "--", "true").code == 0
@@ -142,6 +146,22 @@ def test_an_interrupt_ends_quietly(cli: Cli, repo: Path) -> None:
     finally:
         watch.kill()
         watch.communicate()
+
+
+def test_a_keeper_that_takes_its_time_is_not_called_slow_by_who_asks_once(cli: Cli, repo: Path) -> None:
+    assert cli("new", "b", "--", "sh", "-c", "exit 7").code == 7
+    keeper = liveness.read(Engine(repo).find("b")).keeper
+    assert keeper is not None
+    for words, wanted in (
+        (("ls", "--json"), '"needs": "its last command failed (7)"'),
+        (("status", "b"), "live"),
+    ):
+        os.kill(keeper.pid, signal.SIGSTOP)
+        goes_on = threading.Timer(1.5, os.kill, (keeper.pid, signal.SIGCONT))
+        goes_on.start()
+        said = cli(*words).out
+        goes_on.join()
+        assert wanted in said and "not answer" not in said
 
 
 HOSTILE = "\x1b]0;title\x07\u202eevil\u009b31m\r[red]x[@click=app.apply]"
@@ -211,6 +231,7 @@ def test_a_box_whose_keeper_cannot_start_says_why(cli: Cli, repo: Path) -> None:
     assert cli("run", "b", "--", "true").code == 0
 
 
+@pytest.mark.usefixtures("kept")
 def test_an_unconfined_box_says_so_wherever_its_evidence_is_shown(cli: Cli, repo: Path) -> None:
     new = cli("new", "w", "--tier", "workspace")
     assert cli("run", "w", "--", "sh", "-c", "echo x > x").code == 0

@@ -352,6 +352,7 @@ def test_nothing_from_inside_a_box_is_repaired(engine: Engine, box: BoxPaths, lo
     box.root.chmod(0o700)
 
 
+@pytest.mark.usefixtures("kept")
 def test_the_command_line_fails_repairs_and_is_content(box: BoxPaths, repo: Path, cli: object) -> None:
     assert callable(cli)
     support.git(repo, "update-ref", "-d", "refs/cloche/b/base")

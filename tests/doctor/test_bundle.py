@@ -125,6 +125,7 @@ def test_any_member_is_read_or_refused(name: str, value: Any) -> None:
     assert all(isinstance(text, str) for row in opened.findings for text in row)
 
 
+@pytest.mark.usefixtures("kept")
 def test_the_command_line_writes_one_and_opens_it_escaped(box: BoxPaths, cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "triage.json"
     done = cli("doctor", "b", "--bundle", str(file))

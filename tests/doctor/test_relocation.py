@@ -33,6 +33,7 @@ def below(place: Path, name: str) -> BoxPaths:
     return BoxPaths(state_dir() / repository_key(place / ".git") / name)
 
 
+@pytest.mark.usefixtures("kept")
 def test_three_boxes_of_a_moved_repository_are_relocated_and_follow_it(
     engine: Engine, repo: Path, cli: Cli
 ) -> None:
@@ -70,6 +71,7 @@ def test_three_boxes_of_a_moved_repository_are_relocated_and_follow_it(
     assert support.git(place, "show", "main:new.txt") == "mine"
 
 
+@pytest.mark.usefixtures("kept")
 def test_the_remedy_can_be_pasted_and_a_box_is_named_by_its_key(
     engine: Engine, repo: Path, box: BoxPaths, look: Look
 ) -> None:

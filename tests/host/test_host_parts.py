@@ -33,7 +33,7 @@ def test_every_stage_of_a_launch_has_its_cause() -> None:
     named: set[str] = set()
     for path in (support.ROOT / "backends" / "tiers").glob("*.py"):
         text = path.read_text()
-        named |= set(re.findall(r'_stage\(\s*"([a-z-]+)"', text))
+        named |= set(re.findall(r'(?:stage, what|_[A-Z]+) = "([a-z-]+)", "', text))
         named |= set(re.findall(r'BuildError\(\s*"([a-z0-9-]+)"', text))
         named |= set(re.findall(r'remedy\("([a-z]+)"\)', text))
     assert {"userns", "mounts", "nftables", "seccomp", "tree"} <= named

@@ -9,8 +9,11 @@ import socket
 import stat
 import struct
 import subprocess
+import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,7 @@ from backends.boxes import liveness, store
 from backends.boxes.layout import BoxPaths, socket_path
 from backends.boxes.manifest import load, save
 from backends.errors import Busy, NoSuchBox, Refused, UsageError
-from backends.keeper import client, protocol, requests
+from backends.keeper import client, protocol, requests, start
 from backends.keeper.client import KeeperClient
 from tests.conftest import Home
 from tests.keeper import boxes
@@ -320,3 +323,60 @@ def test_subscribers_get_each_record_and_collapsed_notices(box: BoxPaths, keeper
     assert seqs == sorted(set(seqs))
     notices = [one for one in got if one["event"] == "output"]
     assert 1 <= len(notices) <= 8 + took / requests.QUIET  # not one for each line
+
+
+def test_an_answer_counts_although_whoever_gave_it_has_gone(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keeper that is told to stop answers and goes, before the one who asked gets its turn again."""
+    path = home.root / "socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        pass_on = KeeperClient._pass
+
+        def passed(self: KeeperClient, data: bytes, fds: Sequence[int]) -> int:
+            sent = pass_on(self, data, fds)
+            peer, _ = listener.accept()
+            with peer:
+                number = json.loads(peer.recv(4096))["id"]
+                peer.sendall(protocol.encode({"id": number, "ok": True, "ended": 7}))
+            return sent
+
+        monkeypatch.setattr(KeeperClient, "_pass", passed)
+        with KeeperClient(path) as asking:
+            assert asking.call("stop") == {"ended": 7}
+
+
+def test_a_keeper_that_a_zygote_forked_counts_although_the_zygote_has_gone(
+    box: BoxPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = box.root / "zygote"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                _, fds = protocol.receive(peer, 1 << 16, 2)
+                protocol.close_all(fds)
+                peer.sendall(protocol.encode({"ok": True}))
+
+        class Slow(socket.socket):
+            """Does not get its turn between sending and the next thing."""
+
+            def sendmsg(self, *args: Any) -> int:
+                answering = threading.Thread(target=answer)
+                answering.start()
+                sent = super().sendmsg(*args)
+                answering.join()
+                return sent
+
+        monkeypatch.setattr(socket, "socket", Slow)
+        reader, writer = os.pipe()
+        try:
+            assert start._fork_from_zygote(path, box, writer, writer)
+        finally:
+            os.close(reader)
+            os.close(writer)

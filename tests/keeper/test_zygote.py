@@ -200,16 +200,43 @@ def test_a_changed_source_file_ends_it_and_the_keeper_starts_by_itself(
     assert "has changed" not in log(), "it is no failure"
 
 
+def test_a_changed_source_file_ends_it_though_whoever_asked_has_given_up(
+    box: BoxPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy" / "backends"
+    copy_to(copy)
+    time.sleep(1.2)  # what changed just now would be half in memory
+    monkeypatch.setattr(start, "SCRIPT", copy / "keeper" / "__main__.py")
+    with boxes.started(box):
+        pid = only()
+    (copy / "keeper" / "recorder.py").touch()
+    os.kill(pid, signal.SIGSTOP)
+    with socket.socket(socket.AF_UNIX) as impatient:
+        impatient.connect(str(start.zygote_path()))
+    os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: gone(pid), "it ends")
+
+
 def test_a_program_that_changes_while_it_is_loaded_is_not_served(
     box: BoxPaths, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     copy = tmp_path / "copy" / "backends"
     copy_to(copy)
-    late = time.time() + 100  # however long it takes until it is loaded
-    os.utime(copy / "trace.py", (late, late))
     monkeypatch.setattr(start, "SCRIPT", copy / "keeper" / "__main__.py")
-    with boxes.started(box) as keeper:
-        assert sh(keeper, "echo works").out == b"works\n"
+    over = threading.Event()
+
+    def change() -> None:
+        while not over.wait(0.05):  # however long it takes until it is loaded
+            (copy / "trace.py").touch()
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        with boxes.started(box) as keeper:
+            assert sh(keeper, "echo works").out == b"works\n"
+    finally:
+        over.set()
+        changing.join()
     wait_until(lambda: zygotes.living() == [], "it ends at its first request")
 
 

@@ -85,6 +85,12 @@ def forker(pid: int) -> int:
     return found
 
 
+def seed(pid: int) -> int:
+    """The process that the zygote ``pid`` has first processes of boxes forked from."""
+    (found,) = [child for child in children(pid) if _name(child) == "cloche-seed"]
+    return found
+
+
 def origin(keeper: int) -> int:
     """The zygote that a keeper was forked for, or whatever stands in its place."""
     return parent(parent(keeper))

@@ -380,6 +380,7 @@ echo done
 
 @pytest.mark.flow
 @pytest.mark.real
+@pytest.mark.usefixtures("kept")
 async def test_refusals_of_a_real_box_are_drilled_from_fleet_to_event(
     repo: Path, home: Home, cli: Callable[..., support.Done]
 ) -> None:
@@ -445,6 +446,7 @@ time.sleep(600)
 
 @pytest.mark.flow
 @pytest.mark.real
+@pytest.mark.usefixtures("kept")
 async def test_a_live_supervised_box_takes_an_accepted_destination_at_once(repo: Path) -> None:
     (repo / "cloche.toml").write_text(LISTED)
     engine = Engine(repo)

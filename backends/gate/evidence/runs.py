@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from backends.evidence.journal import moment
 from backends.snapshots import JournalRecord
@@ -168,6 +168,24 @@ def inner_tests(kept: Mapping[str, Any], covers: Any) -> tuple[InnerTest, ...]:
         InnerTest(tuple(words), times, tuple(InnerEnd(*end) for end in ends), _inner(last, covers))
         for words, times, ends, last in kept["runs"]
     )
+
+
+class LastRun(NamedTuple):
+    """The run of one command line that began last."""
+
+    started: float
+    argv: Words
+    exit: int | None
+    seconds: float | None
+
+
+def last_runs(kept: Mapping[str, Any]) -> tuple[LastRun, ...]:
+    """That of each command line that was kept, oldest first."""
+    found = []
+    for words, _, _, (started, ended, code, *_) in kept.get("runs", ()):
+        seconds = None if ended is None else max(0.0, ended - started)
+        found.append(LastRun(started, tuple(words), code, seconds))
+    return tuple(sorted(found, key=lambda one: one.started))
 
 
 def words_of(data: Mapping[str, object], key: str = "argv") -> Words:

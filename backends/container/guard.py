@@ -1,8 +1,11 @@
-"""Runs a command and ends it, with all that it started, when whoever wanted it is gone.
+"""Runs a command without a network and ends it, with all that it started, when whoever wanted it is gone.
 
 Run as a file, inside the namespaces that the command needs: ``python -I -S guard.py PROGRAM ARGUMENT...``.
 Its standard input is a pipe that its starter holds open: at its end, however that came, everything that the
 command started is killed. Orphans of the command come to this process, which is a subreaper (prctl(2)).
+
+The network namespace is an empty one: Podman's own options hold the commands of a build, and Podman itself
+would still fetch what an ``ADD`` names, from the host's loopback too.
 """
 
 from __future__ import annotations
@@ -15,13 +18,18 @@ from contextlib import suppress
 
 _FAILED = 125
 _PR_SET_CHILD_SUBREAPER = 36
+_CLONE_NEWNET = 0x40000000
 
 
 def main(words: list[str]) -> int:
     """The exit code of the command, 128 + 9 when it was ended."""
     import ctypes
 
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET):
+        sys.stderr.write(f"no network namespace: {os.strerror(ctypes.get_errno())}\n")
+        return _FAILED
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the pipe tells; a signal to the group must not end only this
     try:

@@ -12,7 +12,8 @@ from backends.record import NamedTuple
 INIT = "/.cloche/busybox"  # inside: a static program that the first process is made of
 # Ends when the keeper does: its socket ends, and with it the first process and so every process. Orphans are
 # handed to it, and a parent that ignores SIGCHLD has none to reap (sigaction(2)).
-FIRST = 'trap "" CHLD; exec cat <&3 >/dev/null 2>&1'
+# By its path: a shell that was built to prefer programs would take the image's own "cat".
+FIRST = f'trap "" CHLD; exec {INIT} cat <&3 >/dev/null 2>&1'
 KEEPER = 65534  # the first process's uid inside: nobody in the box may look into it or signal it
 REMOVE = ("rm", "--force", "--time=0", "--ignore")  # the words that take a container away
 RECORDS = "images/overlay-containers"  # below the store: a folder for each container that there is

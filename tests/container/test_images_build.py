@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
@@ -58,6 +59,17 @@ def test_a_build_that_needs_more_than_it_has_fails_with_the_reason(
     assert "building the image failed" in done.err
     assert why in done.err
     assert "localhost/built:latest" not in listed(world)
+
+
+def test_no_step_of_a_build_reaches_the_hosts_own_loopback(world: World, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        where = f"http://127.0.0.1:{server.getsockname()[1]}/x"
+        done = build(world, tmp_path, f"FROM localhost/box\nADD {where} /x\n")
+        assert done.code == 1, done.err
+        assert "building the image failed" in done.err
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_a_folder_without_a_containerfile_and_two_ways_at_once_are_usage_errors(

@@ -264,6 +264,8 @@ class Channel:
         elif link is None:
             return  # it ended here meanwhile
         elif frame.kind == frames.DATA:
+            if not frame.data:
+                raise Broken("data without a byte, which no credit counts")
             link.queued += len(frame.data)
             if link.queued > frames.WINDOW:
                 raise Broken("more of a connection than was asked for")

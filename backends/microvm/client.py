@@ -141,6 +141,8 @@ class _Client:
 
     def _take(self, frame: Frame) -> None:
         if frame.kind == frames.DATA and frame.stream in self.waiting:
+            if not frame.data:
+                raise Broken("data without a byte, which no credit counts")
             self.queued[frame.stream] += len(frame.data)
             if self.queued[frame.stream] > frames.WINDOW:
                 raise Broken("more output than was asked for")

@@ -76,7 +76,7 @@ def enforcement(spec: LaunchSpec, guest: GuestSpec, vmm: Vmm, kernel: str) -> tu
             "syscalls",
             "the table of refused calls",
             "the guest's own kernel takes them; the host's takes the monitor's alone",
-            "",
+            "the table is not applied inside: what it refuses elsewhere, the guest's kernel answers itself",
             f"{_MACHINE}, the monitor's own filter",
             "",
         ),
@@ -113,9 +113,9 @@ def _network(spec: LaunchSpec, guest: GuestSpec) -> list[Enforcement]:
             _MACHINE,
             "",
         ),
-        Enforcement("net.loopback", str(net.loopback).lower(), "the guest's own", "", _MACHINE, ""),
-        Enforcement(
-            "net.unix", str(net.unix).lower(), "inside only; the host's are absent", "", _MACHINE, ""
+        _inside("net.loopback", net.loopback, "the guest's own", "a guest's loopback is always up"),
+        _inside(
+            "net.unix", net.unix, "inside only; the host's are absent", "the guest's kernel has unix sockets"
         ),
     ]
     if guest.proxy:
@@ -130,6 +130,18 @@ def _network(spec: LaunchSpec, guest: GuestSpec) -> list[Enforcement]:
             )
         )
     return rows
+
+
+def _inside(key: str, stated: bool, enforced: str, has: str) -> Enforcement:
+    """What a guest has of its own, whatever was stated; nothing of the host's is ever reached by it."""
+    return Enforcement(
+        key,
+        str(stated).lower(),
+        enforced if stated else NOT_ENFORCED,
+        "" if stated else f"{has}, and nothing of the host's is reached by it",
+        _MACHINE if stated else "",
+        "",
+    )
 
 
 def _limits(spec: LaunchSpec, guest: GuestSpec) -> list[Enforcement]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
+import signal
 import socket
 from collections.abc import Callable, Iterator
 
@@ -13,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.microvm import channel as channels
-from backends.microvm import frames
+from backends.microvm import client, frames
 from backends.microvm.channel import Channel, Usage
 from backends.microvm.frames import Broken, Credit, Frame, Reader
 from backends.microvm.vmm import Command, Observed
@@ -206,6 +208,29 @@ def test_a_connection_goes_to_the_proxy_both_ways_and_ends() -> None:
 def test_without_a_proxy_every_connection_is_refused(guest: Guest) -> None:
     guest.say(frames.OPEN, frames.CONNECTIONS + 1)
     assert [one.kind for one in guest.heard()] == [frames.KILL]
+
+
+def test_data_without_a_byte_which_no_credit_counts_loses_the_guest() -> None:
+    proxy, inner = socket.socketpair()
+    guest = Guest(lambda: inner)
+    guest.say(frames.OPEN, frames.CONNECTIONS + 2)
+    with pytest.raises(Broken):
+        guest.say(frames.DATA, frames.CONNECTIONS + 2)
+    guest.channel.close()
+    guest.sock.close()
+    proxy.close()
+
+
+def test_data_without_a_byte_ends_the_process_that_stands_for_a_command() -> None:
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        client.run(theirs, os.open(os.devnull, os.O_WRONLY), terminal=False)
+    ours.sendall(frames.pack(frames.SPAWNED) + frames.pack(frames.DATA, stream=1))
+    _, status = os.waitpid(pid, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    ours.close()
+    theirs.close()
 
 
 def test_a_connection_cannot_be_opened_twice_nor_flooded() -> None:

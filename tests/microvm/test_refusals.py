@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from backends.errors import Refused
-from backends.microvm import choosing, vmm
+from backends.microvm import choosing, received, vmm
 from backends.microvm.vmm import HARDWARE, TCG, Guest, GuestSpec, Limits, Observed, Proof
 from backends.policy.model import Policy
 from backends.tiers import microvm
+from backends.tiers.limits import NOT_ENFORCED
 from backends.tiers.protocol import Refusal
 from tests.keeper.boxes import POLICY
 
@@ -132,6 +133,16 @@ def test_what_a_guest_cannot_be_held_to_is_refused_with_a_remedy(
     assert only.key == key
     assert only.why
     assert only.remedy
+
+
+def test_what_a_guest_has_whatever_was_stated_is_shown_as_not_enforced() -> None:
+    for key in ("net.loopback", "net.unix"):
+        held = received._inside(key, True, "its own", "it is there")
+        assert (held.enforced, held.missing) == ("its own", "")
+        lacking = received._inside(key, False, "its own", "it is there")
+        assert lacking.requested == "false"
+        assert lacking.enforced == NOT_ENFORCED
+        assert lacking.missing.startswith("it is there")
 
 
 def test_a_kept_proof_that_cannot_be_read_counts_for_nothing(

@@ -141,7 +141,8 @@ def _steward(
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
-        control, (death, writer, *kept) = keep_only(control, death, writer, *keep)
+        bare, (death, writer, *kept) = keep_only(control, death, writer, *keep)
+        control = socket.socket(fileno=bare.detach())
         title.replace("cloche-steward", f"cloche steward {name}")
         steward = make(control, death, tuple(kept))
         _launch(steward, writer)

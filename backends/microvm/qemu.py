@@ -10,41 +10,21 @@ from __future__ import annotations
 
 import os
 import platform
-import select
-import shutil
-import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from backends import trace
 from backends.errors import Refused
-from backends.microvm import client, confining, initrd, kernels, monitor
+from backends.microvm import confining, initrd, kernels, monitor
 from backends.microvm.channel import Channel, connector
-from backends.microvm.frames import Broken
-from backends.microvm.monitor import Monitor
-from backends.microvm.vmm import (
-    HARDWARE,
-    TCG,
-    Command,
-    GuestSpec,
-    Limits,
-    Observed,
-    Proof,
-    Session,
-)
+from backends.microvm.qemu_guest import QemuGuest
+from backends.microvm.qemu_words import PROGRAM, configuration, program
+from backends.microvm.qemu_words import arguments as arguments
+from backends.microvm.vmm import HARDWARE, TCG, GuestSpec, Limits, Proof
 from backends.tiers.protocol import Refusal
 
-PROGRAM = "qemu-system-x86_64"
-MACHINE = "q35"  # "microvm" hung in a third of boots with an emulated processor
 PATIENCE = {HARDWARE: 20.0, TCG: 90.0}  # seconds to boot, on a host that has other things to do
-QUIT_PATIENCE = 2.5  # seconds that a guest gets to write back; see launching.END_PATIENCE
-PROXY_PORT = 3128
-_MIB = 1 << 20
-_TRANSLATED = 96  # MiB of translated code that an emulated processor keeps
-_SAID = 600  # characters of what the monitor or the guest's console said, in a refusal
 _KVM = "/dev/kvm"
 
 
@@ -54,12 +34,12 @@ class Qemu:
     snapshots = False  # QEMU migrates no machine that has a folder shared by virtio-9p mounted
 
     def version(self) -> str:
-        program = _program()
-        if not program:
+        found = program()
+        if not found:
             return ""
         try:
             done = subprocess.run(
-                [program, "--version"], capture_output=True, timeout=10, check=False, env={}, text=True
+                [found, "--version"], capture_output=True, timeout=10, check=False, env={}, text=True
             )
         except (OSError, subprocess.TimeoutExpired):
             return ""
@@ -69,7 +49,7 @@ class Qemu:
         found = []
         if platform.machine() != "x86_64":
             found.append(Refusal("vmm", f"this version drives QEMU on x86_64, not {platform.machine()}", ""))
-        if not _program():
+        if not program():
             found.append(Refusal("vmm", f"{PROGRAM} is not installed", "apt install qemu-system-x86"))
         if accelerator == HARDWARE:
             if not os.path.exists(_KVM):
@@ -188,202 +168,7 @@ class _Given:
             os.close(fd)
 
 
-class QemuGuest:
-    def __init__(self, channel: Channel, started: Monitor, bound: str) -> None:
-        self._channel = channel
-        self.bound = bound
-        self._monitor = started
-        self.monitors: tuple[int, ...] = (started.pidfd,)
-        self.observed = Observed("", "")
-        self._stopped = False
-
-    def wait(
-        self, configured: Mapping[str, object], patience: float, death: int, log: Path, console: Path
-    ) -> None:
-        """Until the guest is ready. ``Refused`` with what is known of why it is not."""
-        until = time.monotonic() + patience
-        self._channel.configure(configured)
-        why = f"the guest did not come up within {patience:.0f} seconds"
-        while self._channel.observed is None:
-            left = until - time.monotonic()
-            ended = (self._monitor.pidfd, death)
-            if left <= 0:
-                break
-            poll = select.poll()
-            for fd, events in (*self._channel.watched().items(), *((fd, select.POLLIN) for fd in ended)):
-                poll.register(fd, events)
-            ready = dict(poll.poll(left * 1000))
-            if death in ready:
-                why = "the keeper is gone"
-                break
-            try:
-                for fd, events in ready.items():
-                    if fd not in ended:
-                        self._channel.ready(fd, events)
-            except (OSError, Broken) as error:
-                why = f"its channel: {error}"
-                break
-            if self._monitor.pidfd in ready:
-                why = "its monitor ended"
-                break
-            if self._channel.trouble:
-                why = f"the guest says: {self._channel.trouble}"
-                break
-        else:
-            self.observed = self._channel.observed
-            return
-        said = "; ".join(text for path in (log, console) if (text := _tail(path)))
-        raise Refused(
-            "the guest does not start",
-            f"{why}" + (f" ({said})" if said else ""),
-            "cloche probe says what this host can boot",
-            code="guest-boot",
-        )
-
-    # ---- as backends.microvm.vmm.Guest has it
-
-    def session(self, command: Command) -> Session:
-        sock = self._channel.spawn(command)
-        terminal = command.size is not None
-
-        def run(report: int, kept: tuple[int, ...]) -> None:
-            client.run(socket.socket(fileno=kept[0]), report, terminal=terminal)
-
-        return Session(run, (sock.detach(),), lambda _status: self._channel.kill(command.id))
-
-    @property
-    def left(self) -> int:
-        return self._channel.left
-
-    def kill_left(self) -> None:
-        self._channel.kill_left()
-
-    def usage(self, number: int) -> tuple[float, float, int] | None:
-        return self._channel.usage.pop(number, None)
-
-    def watched(self) -> Mapping[int, int]:
-        return {**self._channel.watched(), self._monitor.pidfd: select.POLLIN}
-
-    def ready(self, fd: int, events: int) -> None:
-        if fd == self._monitor.pidfd:
-            raise ConnectionResetError("the guest's monitor ended")
-        try:
-            self._channel.ready(fd, events)
-        except Broken as error:
-            raise ConnectionResetError(f"the guest broke the rules of its channel: {error}") from error
-
-    def freeze(self, done: Callable[[int], None]) -> None:
-        """The guest stops and writes back; then its monitor is stopped, so that nobody need believe it."""
-
-        def stopped(count: int) -> None:
-            self._stopped = True
-            monitor.send(self._monitor, signal.SIGSTOP)
-            done(count)
-
-        self._channel.freeze(stopped)
-
-    def thaw(self, done: Callable[[int], None]) -> None:
-        self._go_on()
-        self._channel.thaw(done)
-
-    def _go_on(self) -> None:
-        if self._stopped:
-            self._stopped = False
-            monitor.send(self._monitor, signal.SIGCONT)
-
-    def end(self) -> None:
-        try:
-            self._quit()
-        except (OSError, Broken):
-            self._channel.trouble = "lost"  # then there is nothing to write back either
-        monitor.send(self._monitor, signal.SIGKILL)
-        select.select([self._monitor.pidfd], [], [], 5)
-        self._channel.close()
-
-    def _quit(self) -> None:
-        """Let the guest write its files back, for a moment."""
-        if self._channel.observed is None:
-            return
-        self._go_on()
-        self._channel.quit()
-        until = time.monotonic() + QUIT_PATIENCE
-        while not self._channel.bye and (left := until - time.monotonic()) > 0:
-            poll = select.poll()
-            for fd, events in self.watched().items():
-                poll.register(fd, events)
-            for fd, events in poll.poll(left * 1000):
-                self.ready(fd, events)
-
-
-def arguments(spec: GuestSpec) -> list[str]:
-    """The command line. Files are given by the descriptors that :func:`monitor.start` leaves: 3 the port, 4
-    the kernel, 5 the initramfs, then the image, the shares and the console."""
-    numbers = iter(range(4, 64))
-    kernel, ramdisk = next(numbers), next(numbers)
-    emulated = spec.accelerator == TCG
-    words = [
-        _program() or PROGRAM,
-        *("-nodefaults", "-no-user-config", "-no-reboot"),
-        *("-display", "none", "-monitor", "none", "-parallel", "none"),
-        *("-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"),
-        *("-name", f"cloche-{spec.name}"),
-        *("-machine", f"{MACHINE},usb=off,graphics=off"),
-        *("-accel", f"tcg,tb-size={_TRANSLATED}" if emulated else "kvm"),
-        *("-cpu", "max" if emulated else "host,-vmx,-svm"),
-        *("-smp", str(spec.cpus), "-m", str(spec.memory // _MIB)),
-        *("-kernel", f"/dev/fd/{kernel}", "-initrd", f"/dev/fd/{ramdisk}"),
-        *("-append", _command_line(emulated)),
-        *("-device", "virtio-serial-pci,max_ports=2"),
-        *("-chardev", "socket,id=port,fd=3", "-device", "virtserialport,chardev=port,name=cloche"),
-        *("-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng"),
-    ]
-    if spec.image.rootfs != Path():
-        # As a set, whose descriptor is used as it is: root's monitor could not open root's image again.
-        drive = "file=/dev/fdset/1,if=none,id=root,format=raw,readonly=on,file.locking=off"
-        words += ["-add-fd", f"fd={next(numbers)},set=1", "-drive", drive]
-        words += ["-device", "virtio-blk-pci,drive=root"]
-    for number, share in enumerate(spec.shares):
-        path = f"/dev/fd/{next(numbers)}"
-        only = "" if share.writable else ",readonly=on"
-        words += [
-            "-fsdev",
-            f"local,id=share{number},path={path},security_model=mapped-xattr,multidevs=remap{only}",
-            "-device",
-            f"virtio-9p-pci,fsdev=share{number},mount_tag={share.tag}",
-        ]
-    return [*words, "-serial", f"file:/dev/fd/{next(numbers)}"]
-
-
-def _command_line(emulated: bool) -> str:
-    words = "console=ttyS0 quiet panic=-1 reboot=t audit=0 8250.nr_uarts=1 random.trust_cpu=on"
-    words += " rcupdate.rcu_expedited=1"
-    return f"{words} mitigations=off nokaslr no_timer_check" if emulated else words
-
-
-def configuration(spec: GuestSpec, limits: Limits) -> dict[str, object]:
-    """What the guest's first process is told (backends.microvm.guest.agent)."""
-    return {
-        "name": spec.name,
-        "device": "vda" if spec.image.rootfs != Path() else "",
-        "image_type": "ext4",
-        "tmp": spec.tmp,
-        "shm": spec.shm,
-        "procs": spec.procs,
-        "uid": spec.uid,
-        "gid": spec.gid,
-        "limits": [None, None, limits.cpu, limits.file_size, limits.files, None, None],
-        "files": dict(spec.files),
-        "shares": [[share.tag, share.target, share.writable] for share in spec.shares],
-        "wall": limits.wall or 0,
-        "proxy": PROXY_PORT if spec.proxy is not None else 0,
-    }
-
-
 _NO_KVM = 'or state accelerator = "tcg": emulated, about 13 times slower, no isolation promised'
-
-
-def _program() -> str:
-    return shutil.which(PROGRAM, path="/usr/local/bin:/usr/bin:/bin") or ""
 
 
 def _environment() -> dict[str, str]:
@@ -392,16 +177,6 @@ def _environment() -> dict[str, str]:
 
 def _user() -> str:
     return str(os.geteuid())
-
-
-def _tail(path: Path) -> str:
-    """The end of a log, printable and short: the console is written by the guest."""
-    try:
-        data = path.read_bytes()[-4096:]
-    except OSError:
-        return ""
-    text = " ".join(data.decode("utf-8", "replace").split())[-_SAID:]
-    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 VMM = Qemu()

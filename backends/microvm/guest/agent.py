@@ -12,22 +12,20 @@ import select
 import signal
 import socket
 import time
-from collections import deque
 from typing import Any, NoReturn
 
 from backends.keeper import init_session
 from backends.kernel.rlimits import Limits
 from backends.microvm import frames
-from backends.microvm.frames import Credit, Frame, Reader
+from backends.microvm.frames import Frame, Reader
 from backends.microvm.guest import kernel, root
+from backends.microvm.guest.connections import Connections
 from backends.microvm.guest.session import INPUT, KNOWN_SIGNALS, OUTPUT, Account, Session, waiting_in, write
 
 PORT = "/dev/virtio-ports/cloche"
 _PORTS = "/sys/class/virtio-ports"
 _BLOCK = frames.MOST
 _PATIENCE = 5.0  # seconds for the port to appear, and for a freeze
-_BACKLOG = 64
-MAX_CONNECTIONS = 128
 
 
 def main() -> NoReturn:
@@ -57,19 +55,6 @@ def _port() -> int:
     raise OSError("no port of the host is here")
 
 
-class Connection:
-    """One connection to the proxy that a process of the box made."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.out = Credit()  # to the host
-        self.into = Credit()
-        self.accepted = False  # by the host
-        self.waiting: deque[bytes] = deque()
-        self.ended = False  # the host sends no more
-        self.done = False  # the box sends no more
-
-
 class Agent:
     def __init__(self, port: int) -> None:
         self.port = port
@@ -83,9 +68,7 @@ class Agent:
         self.told = 0  # how many of them the host knows of
         self.wall = 0
         self.account = Account(0, 0, Limits())
-        self.listener: socket.socket | None = None
-        self.connections: dict[int, Connection] = {}
-        self.numbered = frames.CONNECTIONS
+        self.connections: Connections | None = None
         self.ready = False
         signals = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         self.woken = signals[0]
@@ -109,8 +92,6 @@ class Agent:
                     self.reap()
                 elif fd in self.results:
                     self.settle(fd)
-                elif self.listener is not None and fd == self.listener.fileno():
-                    self.accept()
                 else:
                     self.on_stream(fd, events)
             self.look_after()
@@ -140,14 +121,8 @@ class Agent:
                     events = select.POLLIN
                 if fd >= 0 and events:
                     wanted[fd] = wanted.get(fd, 0) | events
-        if self.listener is not None and room and len(self.connections) < MAX_CONNECTIONS:
-            wanted[self.listener.fileno()] = select.POLLIN
-        for link in self.connections.values():
-            events = select.POLLOUT if link.waiting else 0
-            if room and link.accepted and not link.done and link.out.left > 0:
-                events |= select.POLLIN
-            if events:
-                wanted[link.sock.fileno()] = events
+        if self.connections is not None:
+            wanted.update(self.connections.watched(room))
         return wanted
 
     def tell(self, kind: int, channel: int = 0, data: bytes = b"", stream: int = 0) -> None:
@@ -192,8 +167,8 @@ class Agent:
             self.tell(frames.BYE)
         elif frame.channel in self.sessions:
             self.to_session(self.sessions[frame.channel], frame)
-        elif frame.channel in self.connections:
-            self.to_connection(frame.channel, self.connections[frame.channel], frame)
+        elif self.connections is not None and frame.channel in self.connections.all:
+            self.connections.take(frame)
 
     def collect(self, frame: Frame) -> None:
         buffer = self.parts.setdefault((frame.kind, frame.channel), bytearray())
@@ -215,9 +190,7 @@ class Agent:
             self.wall = int(wanted["wall"])
             self.account = Account(wanted["uid"], wanted["gid"], Limits(*wanted["limits"]))
             if wanted["proxy"]:
-                self.listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-                self.listener.bind(("127.0.0.1", wanted["proxy"]))
-                self.listener.listen(_BACKLOG)
+                self.connections = Connections(wanted["proxy"], self.tell)
             seen = os.uname()
             said = {"kernel": seen.release, "machine": seen.machine}
             self.tell(frames.READY, 0, json.dumps(said).encode())
@@ -298,10 +271,8 @@ class Agent:
                 if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
                     self.pump(one, fd)
                 return
-        for number, link in list(self.connections.items()):
-            if fd == link.sock.fileno():
-                self.on_connection(number, link, events)
-                return
+        if self.connections is not None:
+            self.connections.ready(fd, events)
 
     def pump(self, one: Session, fd: int) -> None:
         stream = next((stream for stream in (OUTPUT, 2) if one.fds[stream] == fd), INPUT)
@@ -358,86 +329,3 @@ class Agent:
         self.sessions.pop(one.id, None)
         if not one.remove():
             self.lingering.append(one)
-
-    # ---- connections to the proxy
-
-    def accept(self) -> None:
-        assert self.listener is not None
-        try:
-            sock, _ = self.listener.accept()
-        except OSError:
-            return
-        sock.setblocking(False)
-        self.numbered = frames.CONNECTIONS | (self.numbered + 1) & (frames.CONNECTIONS - 1)
-        self.connections[self.numbered] = Connection(sock)
-        self.tell(frames.OPEN, self.numbered)
-
-    def on_connection(self, number: int, link: Connection, events: int) -> None:
-        if events & select.POLLOUT:
-            self.feed(number, link)
-        if number not in self.connections or link.done or link.out.left <= 0:
-            return
-        if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-            try:
-                data = link.sock.recv(min(_BLOCK, link.out.left))
-            except BlockingIOError:
-                return
-            except OSError:
-                data = b""
-            if data:
-                link.out.spend(len(data))
-                self.tell(frames.DATA, number, data)
-            else:
-                link.done = True
-                self.tell(frames.END, number)
-                self.part(number, link)
-
-    def to_connection(self, number: int, link: Connection, frame: Frame) -> None:
-        if frame.kind == frames.DATA:
-            link.waiting.append(frame.data)
-            self.feed(number, link)
-        elif frame.kind == frames.END:
-            link.ended = True
-            self.feed(number, link)
-        elif frame.kind == frames.CREDIT:
-            if link.accepted:
-                link.out.give(frame.data)
-            link.accepted = True
-        elif frame.kind == frames.KILL:
-            self.drop(number, link)
-
-    def feed(self, number: int, link: Connection) -> None:
-        while link.waiting:
-            data = link.waiting[0]
-            try:
-                sent = link.sock.send(data, socket.MSG_NOSIGNAL)
-            except BlockingIOError:
-                return
-            except OSError:
-                self.tell(frames.KILL, number)
-                self.drop(number, link)
-                return
-            if sent == len(data):
-                link.waiting.popleft()
-            else:
-                link.waiting[0] = data[sent:]
-            back = link.into.took(sent)
-            if back:
-                self.tell(frames.CREDIT, number, frames.COUNT.pack(back), 1)
-        if link.ended:
-            self.part(number, link)
-
-    def part(self, number: int, link: Connection) -> None:
-        """One side has ended; with both, the connection."""
-        if link.ended and not link.waiting:
-            if link.done or not link.accepted:
-                self.drop(number, link)
-                return
-            try:
-                link.sock.shutdown(socket.SHUT_WR)
-            except OSError:
-                self.drop(number, link)
-
-    def drop(self, number: int, link: Connection) -> None:
-        del self.connections[number]
-        link.sock.close()

@@ -18,6 +18,8 @@ import fcntl
 import json
 import os
 import re
+import select
+import signal
 import socket
 import stat
 import struct
@@ -30,7 +32,7 @@ from backends.keeper.inside import Inside, Untold
 from backends.kernel.syscalls import close_from
 from backends.record import NamedTuple
 
-_PATIENCE = 30.0  # seconds for a runtime to start one process
+_PATIENCE = 10.0  # seconds for a runtime to start one process
 _SHELL = "/bin/sh"
 _LOG = 64 << 10
 
@@ -178,10 +180,15 @@ def image_variables(record: str) -> dict[str, str]:
 
 
 def _run(words: list[str], fds: tuple[int, ...]) -> int:
-    """The exit code of a runtime that was given ``fds`` as its streams; nothing else stays open in it."""
+    """The exit code of a runtime that was given ``fds`` as its streams; nothing else stays open in it.
+
+    ``OSError`` ETIMEDOUT when it takes too long: the box's own processes can stop what enters, once it is one
+    of them.
+    """
     pid = os.fork()
     if pid == 0:
         try:
+            os.setsid()
             null = os.open("/dev/null", os.O_RDWR)
             given = list(fds) or [null, null, null]
             high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in given]
@@ -192,13 +199,22 @@ def _run(words: list[str], fds: tuple[int, ...]) -> int:
             os.execve(words[0], words, {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})  # noqa: S606
         finally:
             os._exit(127)
-    _, status = os.waitpid(pid, 0)
+    pidfd = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        ended = bool(poll.poll(_PATIENCE * 1000))
+        if not ended:
+            os.killpg(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+    finally:
+        os.close(pidfd)
+    if not ended:
+        raise OSError(errno.ETIMEDOUT, f"it did not start within {_PATIENCE:.0f} s")
     return os.waitstatus_to_exitcode(status)
 
 
 def default_signals() -> None:
-    import signal
-
     for number in (signal.SIGPIPE, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

@@ -34,6 +34,7 @@ from backends.values import Claim, ProcessId
 STARTING = 60.0  # seconds for Podman to start a container
 ENDING = 10.0  # seconds for Podman to remove one
 _WORDS = 600
+_TURN = 0.01  # seconds between two looks at what ended
 _TRIES = 3  # to remove a container: where its monitor was killed, Podman finds out by failing once
 
 
@@ -173,7 +174,19 @@ class ContainerSteward(Steward):
 
     def start(self, spawn: Spawn, fds: tuple[int, ...]) -> Started:
         assert self._joiner is not None
-        return self._joiner.start(spawn, fds)
+        try:
+            return self._joiner.start(spawn, fds)
+        except TimeoutError:
+            self._end_unknown()
+            raise
+
+    def _end_unknown(self) -> None:
+        """End what came in and never became a session: whatever was stopped on its way."""
+        known = {one.started.pid for one in self.pending.values()} | set(self.sessions)
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+            for pid in map(int, file.read().split()):
+                if pid not in known:
+                    os.kill(pid, signal.SIGKILL)
 
     def below(self) -> dict[int, procfs.Stat]:
         now = procfs.scan()
@@ -190,7 +203,11 @@ class ContainerSteward(Steward):
         until = time.monotonic() + ENDING
         if self._first_fd >= 0:
             _kill(self._first_fd)
-            _wait(self._first_fd, until)
+            # It ends when every process of its namespace was collected, and sessions are our children.
+            while not _wait(self._first_fd, min(until, time.monotonic() + _TURN)):
+                if time.monotonic() > until:
+                    break
+                self.discard()
         if self._conmon_fd >= 0:
             _wait(self._conmon_fd, until)
         wanted = self._order.plan

@@ -258,3 +258,23 @@ def test_a_session_begins_in_no_folder_that_a_link_of_procfs_leads_to(world: Wor
         assert done.code in (126, 127), (name, done.out)
         assert done.out == ""
     assert (box / "tree" / "first").is_symlink()
+
+
+def test_a_box_that_stops_whatever_enters_it_can_still_be_ended(world: World) -> None:
+    world.new("stopping")
+    body = (
+        "first = os.getpid()\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid(); null = os.open('/dev/null', os.O_RDWR)\n"
+        "    for fd in (0, 1, 2): os.dup2(null, fd)\n"
+        "    while os.getppid() == first: pass\n"
+        "    while True:\n"
+        "        for name in os.listdir('/proc'):\n"
+        "            if name.isdigit() and int(name) not in (1, os.getpid()):\n"
+        "                attempt(lambda: os.kill(int(name), 19))\n"
+    )
+    world.python("stopping", script(body))
+    done = world.cloche("run", "stopping", "--", "true", timeout=60)
+    assert done.code == 126 or done.code == 0, done.err  # what enters is stopped, or was faster
+    assert world.cloche("stop", "stopping", timeout=60).code == 0
+    assert world.left() == []

@@ -17,7 +17,8 @@ from typing import Any
 from backends.keeper.init_protocol import Message
 from backends.keeper.init_session import Spawn, Started
 from backends.kernel import pty, title
-from backends.kernel.syscalls import close_from
+from backends.kernel.syscalls import close_from, prctl
+from backends.microvm import monitor
 from backends.microvm.vmm import Command, Guest, GuestSpec, Limits, Session, Vmm
 from backends.steward.serving import Steward
 from backends.trees.remove import remove
@@ -137,9 +138,10 @@ class GuestSteward(Steward):
         """Have a child while ended commands have processes that run on: a box with such is not idle."""
         assert self.guest is not None
         if self.guest.left and not self.rest:
+            own = os.getpid()
             pid = os.fork()
             if pid == 0:
-                _wait_forever()
+                _wait_with(own)
             self.rest = pid
         elif self.rest and not self.guest.left:
             os.kill(self.rest, signal.SIGKILL)
@@ -168,8 +170,12 @@ class GuestSteward(Steward):
             remove(self.spec.folder)
 
 
-def _wait_forever() -> None:
+def _wait_with(steward: int) -> None:
+    """Nothing tells this process that the box has ended when steward and keeper were killed together."""
     try:
+        prctl(monitor.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != steward:
+            os._exit(0)
         os.setsid()
         close_from(0)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

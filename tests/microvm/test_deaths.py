@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.kernel import procfs
 from tests import support
 from tests.microvm.world import Guests, monitors
 
@@ -31,18 +32,26 @@ def parts(world: Guests, box: Path) -> dict[str, dict[str, int]]:
     }
 
 
+def children(pid: int) -> list[dict[str, int]]:
+    found = procfs.scan().stats.values()
+    return [{"pid": one.pid, "start": one.start} for one in found if one.parent == pid]
+
+
 @pytest.mark.parametrize(
     "names", [("keeper",), ("steward",), ("monitor",), ("steward", "keeper")], ids="-".join
 )
 def test_a_killed_part_takes_all_others_along(world: Guests, box: Path, names: tuple[str, ...]) -> None:
     assert world.run("dying", "echo $$ >last; (setsid sleep 4713 &)").code == 0
     found = parts(world, box)
+    rest = children(found["steward"]["pid"])
+    assert len(rest) == 1, "one process stands for what the command left"
     for name in names:
         os.kill(found[name]["pid"], signal.SIGKILL)
     support.wait_until(
         lambda: not any(map(support.is_alive, found.values())), "every part has ended", timeout=30
     )
     assert not monitors(world.root)
+    support.wait_until(lambda: not any(map(support.is_alive, rest)), "what stood for the rest has ended")
     assert not support.mounts_below(world.root)
     assert (box / "tree" / "last").read_text().strip().isdigit()
 

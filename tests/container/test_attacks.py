@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from backends.kernel import syscalls
+from tests import support
 from tests.container.inside import script
 from tests.container.world import World
 
@@ -261,7 +262,7 @@ def test_a_session_begins_in_no_folder_that_a_link_of_procfs_leads_to(world: Wor
 
 
 def test_a_box_that_stops_whatever_enters_it_can_still_be_ended(world: World) -> None:
-    world.new("stopping")
+    box = world.new("stopping")
     body = (
         "first = os.getpid()\n"
         "if os.fork() == 0:\n"
@@ -277,4 +278,5 @@ def test_a_box_that_stops_whatever_enters_it_can_still_be_ended(world: World) ->
     done = world.cloche("run", "stopping", "--", "true", timeout=60)
     assert done.code == 126 or done.code == 0, done.err  # what enters is stopped, or was faster
     assert world.cloche("stop", "stopping", timeout=60).code == 0
-    assert world.left() == []
+    live = world.live(box)
+    assert not support.is_alive(live["init"]) and not support.is_alive(live["beside"][0])

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from backends.keeper import init_protocol
 from backends.microvm import frames
 from backends.microvm.frames import Broken, Credit, Frame, Reader
-from backends.microvm.vmm import Command, Observed
+from backends.microvm.vmm import SHELLS, Command, Observed
 from backends.record import NamedTuple
 
 QUEUE = 16 << 20  # bytes that wait for one session's process, headers of tiny frames included
@@ -202,7 +202,13 @@ class Channel:
                 said = init_protocol.decode(frame.data)
             except init_protocol.ProtocolError as error:
                 raise Broken(str(error)) from error
-            self.observed = Observed(_printable(said.get("kernel")), _printable(said.get("machine")))
+            shell = said.get("shell")
+            self.observed = Observed(
+                _printable(said.get("kernel")),
+                _printable(said.get("machine")),
+                shell if shell in SHELLS else "",
+                said.get("git") is not False,
+            )
         elif kind == frames.TROUBLE:
             self.trouble = _printable(frame.data.decode("utf-8", "replace"))
         elif kind == frames.LEFT:

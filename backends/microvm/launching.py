@@ -11,11 +11,12 @@ from typing import Any
 
 from backends.boxes.layout import BoxPaths, runtime_dir
 from backends.container import places
+from backends.container.podman import state_mark
 from backends.errors import Refused
 from backends.kernel import modes, procfs
 from backends.microvm import choosing, links, received, rootfs
 from backends.microvm.steward import GuestSteward
-from backends.microvm.vmm import GuestSpec, Limits, Share, Vmm
+from backends.microvm.vmm import GuestSpec, Limits, Observed, Share, Vmm
 from backends.steward import serving
 from backends.tiers import etc
 from backends.tiers.protocol import BoxProxy, LaunchSpec, LiveBox
@@ -64,7 +65,7 @@ def launch(spec: LaunchSpec) -> LiveBox:
 
 def _fresh(paths: BoxPaths) -> Path:
     """The folder of a launch, empty. A box has one, so that what a crash left of the last is gone by now."""
-    folder = runtime_dir() / FOLDERS / places.mark(paths)
+    folder = runtime_dir() / FOLDERS / f"{state_mark()}-{places.mark(paths)}"
     if folder.exists():
         remove(folder)
     folder.mkdir(mode=0o700, parents=True)
@@ -73,8 +74,9 @@ def _fresh(paths: BoxPaths) -> Path:
 
 def sweep(live: Iterable[BoxPaths]) -> int:
     """Remove the folders of launches that crashes left, those of ``live`` not; how many. For cloche gc."""
-    kept = {places.mark(paths) for paths in live}
-    left = [folder for folder in (runtime_dir() / FOLDERS).glob("*") if folder.name not in kept]
+    own = state_mark()  # another state folder's boxes are not known here
+    kept = {f"{own}-{places.mark(paths)}" for paths in live}
+    left = [one for one in (runtime_dir() / FOLDERS).glob(f"{own}-*") if one.name not in kept]
     for folder in left:
         with contextlib.suppress(FileNotFoundError):  # its steward was still at it
             remove(folder)
@@ -99,21 +101,21 @@ def _live(
             "see keeper.log in the box's folder",
             code="launch-init",
         )
-    kernel = str(answer["observed"][0])
-    return LiveBox(  # noqa: S604 (the name of a shell, not a call of one)
+    observed = Observed(*answer["observed"])
+    return LiveBox(
         init=steward,
         pidfd=os.pidfd_open(pid),
         control=control,
         notify=None,
         death=death,
-        enforcement=received.enforcement(spec, guest, vmm, kernel),
+        enforcement=received.enforcement(spec, guest, vmm, observed),
         not_observed=received.not_observed(guest, vmm),
         cgroups=(),
         inside_tree=etc.TREE,
         inside_home=etc.HOME,
         end_patience=END_PATIENCE,
-        shell="/bin/sh",
-        facts=received.facts(guest, vmm, kernel, str(answer["bound"])),
+        shell=observed.shell or "/bin/sh",
+        facts=received.facts(guest, vmm, observed.kernel, str(answer["bound"])),
         proxy=proxy,
     )
 

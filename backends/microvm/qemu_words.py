@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from backends.microvm.vmm import TCG, GuestSpec, Limits
+from backends.microvm.vmm import SHELLS, TCG, GuestSpec, Limits
 
 PROGRAM = "qemu-system-x86_64"
 MACHINE = "q35"  # "microvm" hung in a third of boots with an emulated processor
@@ -79,5 +79,6 @@ def configuration(spec: GuestSpec, limits: Limits) -> dict[str, object]:
         "files": dict(spec.files),
         "shares": [[share.tag, share.target, share.writable] for share in spec.shares],
         "wall": limits.wall or 0,
+        "shells": list(SHELLS),
         "proxy": PROXY_PORT if spec.proxy is not None else 0,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backends.microvm.vmm import TCG, TCG_LABEL, GuestSpec, Vmm
+from backends.microvm.vmm import TCG, TCG_LABEL, GuestSpec, Observed, Vmm
 from backends.tiers.limits import NOT_ENFORCED, size
 from backends.tiers.protocol import LaunchSpec
 from backends.values import Enforcement, NotObserved
@@ -34,20 +34,27 @@ def facts(guest: GuestSpec, vmm: Vmm, kernel: str, bound: str) -> tuple[tuple[st
     )
 
 
-def enforcement(spec: LaunchSpec, guest: GuestSpec, vmm: Vmm, kernel: str) -> tuple[Enforcement, ...]:
+def enforcement(spec: LaunchSpec, guest: GuestSpec, vmm: Vmm, seen: Observed) -> tuple[Enforcement, ...]:
     """A row for every key that was asked for."""
     policy = spec.policy
     emulated = guest.accelerator == TCG
     host_paths = "host paths of the profile are not shared with a guest"
     rows = [
-        Enforcement("image", guest.image.reference, guest.image.digest, "", "read-only disk", "guest-kernel"),
+        Enforcement(
+            "image",
+            guest.image.reference,
+            guest.image.digest,
+            _lacks(seen),
+            "read-only disk",
+            "guest-kernel",
+        ),
         Enforcement(
             "vmm", policy.vmm, f"{vmm.name} ({vmm.version()})", "", "booted for this box", "guest-kernel"
         ),
         Enforcement(
             "accelerator",
             policy.accelerator,
-            f"{label(guest.accelerator)}; guest kernel {kernel}",
+            f"{label(guest.accelerator)}; guest kernel {seen.kernel}",
             "no isolation is promised by an emulated processor" if emulated else "",
             _MACHINE,
             "guest-kernel",
@@ -99,6 +106,12 @@ def enforcement(spec: LaunchSpec, guest: GuestSpec, vmm: Vmm, kernel: str) -> tu
         *_limits(spec, guest),
     ]
     return tuple(rows)
+
+
+def _lacks(seen: Observed) -> str:
+    """What an agent takes for granted and this image has not, as far as the guest tells."""
+    lacking = [word for word, there in (("shell", bool(seen.shell)), ("git", seen.git)) if not there]
+    return f"it has no {' and no '.join(lacking)}" if lacking else ""
 
 
 def _network(spec: LaunchSpec, guest: GuestSpec) -> list[Enforcement]:

@@ -25,6 +25,7 @@ HARDWARE = "hardware"
 TCG = "tcg"
 TCG_LABEL = "emulated, about 13 times slower, no isolation promised"
 AUTO = "auto"
+SHELLS = ("/bin/bash", "/usr/bin/bash", "/bin/sh")
 
 # In the order in which ``vmm = "auto"`` tries them.
 MODULES: dict[str, str] = {
@@ -76,6 +77,8 @@ class Observed(NamedTuple):
 
     kernel: str  # uname -r inside
     machine: str  # uname -m inside
+    shell: str = SHELLS[-1]  # the image's, "" where it has none; this one where nobody looked
+    git: bool = True  # whether the image has Git, as far as anybody looked
 
 
 class Limits(NamedTuple):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from backends.container import podman
 from backends.errors import Refused
 from backends.microvm import initrd, kernels, launching, links, qemu, rootfs
 from backends.microvm.kernels import NoKernel
@@ -163,9 +164,12 @@ def test_links_of_a_tree_become_files_that_say_so(tmp_path: Path) -> None:
 def test_gc_removes_the_files_of_launches_that_no_live_box_has(home: object) -> None:
     from backends.boxes.layout import runtime_dir
 
-    folder = runtime_dir() / launching.FOLDERS / "0123456789"
+    folder = runtime_dir() / launching.FOLDERS / f"{podman.state_mark()}-0123456789"
     folder.mkdir(parents=True)
+    other = folder.with_name("ffffffff-0123456789")  # of another state folder, whose boxes are not known here
+    other.mkdir()
     (folder / "console.log").write_text("")
     assert launching.sweep(()) == 1
     assert not folder.exists()
+    assert other.exists()
     assert launching.sweep(()) == 0

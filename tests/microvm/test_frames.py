@@ -124,7 +124,12 @@ def test_a_guest_that_breaks_the_rules_is_lost(guest: Guest, kind: int, channel:
 
 def test_what_a_guest_says_of_its_kernel_is_bounded_and_printable(guest: Guest) -> None:
     guest.say(frames.READY, 0, json.dumps({"kernel": "6\x1b[31m" + "9" * 500, "machine": 7}).encode())
-    assert guest.channel.observed == Observed("6?[31m" + "9" * 114, "")
+    assert guest.channel.observed == Observed("6?[31m" + "9" * 114, "", "")
+
+
+def test_only_a_known_shell_of_a_guest_is_ever_run(guest: Guest) -> None:
+    guest.say(frames.READY, 0, json.dumps({"kernel": "6", "shell": "/work/evil", "git": False}).encode())
+    assert guest.channel.observed == Observed("6", "", "", False)
 
 
 def test_frames_for_a_command_that_is_gone_go_nowhere(guest: Guest) -> None:

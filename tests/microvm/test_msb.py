@@ -14,7 +14,7 @@ from backends.errors import Refused
 from backends.kernel import procfs
 from backends.microvm import msb_guest, msb_store, msb_words, vmm
 from backends.microvm.msb import VMM
-from backends.microvm.vmm import HARDWARE, TCG, Command, Guest, Limits
+from backends.microvm.vmm import HARDWARE, TCG, Command, Guest, Limits, Observed
 from tests.microvm.msb_recorder import spec
 
 STANDIN = Path(__file__).with_name("msb_standin.py")
@@ -139,7 +139,7 @@ def _run(
 
 
 def test_a_booted_guest_says_its_kernel(guest: Guest) -> None:
-    assert guest.observed == (os.uname().release, os.uname().machine)
+    assert guest.observed == Observed(os.uname().release, os.uname().machine)
     assert len(guest.monitors) == 2
 
 

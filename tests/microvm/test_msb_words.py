@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from backends.errors import Refused
 from backends.microvm import msb, msb_answers, msb_guest, msb_store, msb_words
 from backends.microvm.msb_words import Bind, Held, Machine
+from backends.microvm.vmm import Observed
 from tests.microvm.msb_recorder import FOLDER
 
 MACHINE = Machine(
@@ -214,7 +215,7 @@ def test_only_this_launchs_word_counts_as_ready(tmp_path: Path) -> None:
         path.write_text(text)
         assert msb.said(path, "n") is None
     path.write_text("n 6.1 x86_64\n")
-    assert msb.said(path, "n") == ("6.1", "x86_64")
+    assert msb.said(path, "n") == Observed("6.1", "x86_64")
     path.unlink()
     path.symlink_to("/proc/self/environ")
     assert msb.said(path, "n") is None

@@ -34,6 +34,8 @@ def test_commands_run_under_another_kernel_and_status_says_which(world: Guests, 
     assert facts["kernel"] == kernel
     assert facts["accelerator"] == "tcg: emulated, about 13 times slower, no isolation promised"
     assert facts["image_digest"].startswith("sha256:")
+    [image] = [row for row in world.live(box)["enforcement"] if row[0] == "image"]
+    assert image[3] == "it has no git"
     shown = world.cloche("status", "plain").out
     assert "no isolation promised" in shown
     assert kernel in shown

@@ -192,7 +192,7 @@ class Agent:
             if wanted["proxy"]:
                 self.connections = Connections(wanted["proxy"], self.tell)
             seen = os.uname()
-            said = {"kernel": seen.release, "machine": seen.machine}
+            said = {"kernel": seen.release, "machine": seen.machine, **root.found(wanted["shells"])}
             self.tell(frames.READY, 0, json.dumps(said).encode())
         except (OSError, KeyError, TypeError) as error:
             self.tell(frames.TROUBLE, 0, f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:4096])

@@ -89,7 +89,9 @@ def prepare(kernel: Kernel) -> Boot:
         raise Refused(
             "a guest's boot files cannot be made",
             str(error),
-            kernels.remedy(),
+            kernels.remedy()
+            if isinstance(error, kernels.NoKernel)
+            else f"see that {folder} can be written and {interpreter} be read",
             code="guest-boot-files",
         ) from error
     _prune(folder, key)

@@ -9,13 +9,9 @@ kernel refuses, not what the host's does.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
-import socket
-import struct
-import termios
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -26,7 +22,7 @@ from backends.container.joining import Joiner, Runtime
 from backends.container.steward import ContainerSteward, call
 from backends.keeper.init_protocol import Message
 from backends.keeper.init_session import Spawn, Started
-from backends.kernel import procfs
+from backends.kernel import procfs, pty
 from backends.tiers.limits import NOT_ENFORCED
 from backends.tiers.protocol import Refusal
 from backends.values import Claim, Enforcement
@@ -101,10 +97,11 @@ class GvisorSteward(ContainerSteward):
             if message.get("status"):
                 self._joiner.end_all()  # somebody ended it, and means what it stands for
             return
+        if not self._rest and self._joiner.last(pid):
+            # Before the keeper takes the box for idle; without anything left it is gone at once.
+            self._rest = gvisor_watch.stand_for_the_rest(self._joiner.told("ps"))
         super().tell(message, fds)
         self._joiner.ended(pid if isinstance(pid, int) else 0)
-        if not self._rest and not self._joiner.live and gvisor_watch.processes(self._joiner.told("ps")):
-            self._rest = gvisor_watch.stand_for_the_rest(self._joiner.told("ps"))
 
     def happened(self, fd: int) -> None:
         if fd == self._first_fd:
@@ -139,22 +136,21 @@ class GvisorJoiner(Joiner):
         """As :meth:`Joiner.start`; the process on the host leads a session, for signals to its group."""
         self._number += 1
         base = os.path.join(self._folder, f"x{self._number}")
-        console: socket.socket | None = None
-        master = -1
+        master = slave = -1
         try:
             with open(f"{base}.json", "w", encoding="ascii") as file:
                 json.dump(self._record(spawn, spawn.argv), file)
             words = [*self._runtime.argv, "--log", f"{base}.log", "--log-format", "json"]
             words += ["exec", "--internal-pid-file", f"{base}.inner", "--process", f"{base}.json"]
-            if spawn.size is not None:
-                console = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-                console.bind(f"{base}.tty")
-                console.listen(1)
-                words += ["--console-socket", f"{base}.tty"]
             words.append(self._container)
+            if spawn.size is not None:
+                master = pty.open_master()
+                slave = pty.open_slave(master)
+                pty.set_size(slave, *spawn.size)
+                fds = (slave, slave, slave)
             enter = gvisor_stand.entering(self._runtime.argv, self._container)
             name = os.path.basename(spawn.argv[0])
-            stand = gvisor_stand.start(words, fds if spawn.size is None else (), enter, name)
+            stand = gvisor_stand.start(words, fds, enter, name, terminal=spawn.size is not None)
             pid = stand.pid
             pidfd = os.pidfd_open(pid)
             inner = _number_in(f"{base}.inner", pidfd)
@@ -167,13 +163,14 @@ class GvisorJoiner(Joiner):
                 os.waitpid(pid, 0)
                 raise joining.failure(f"{base}.log", spawn.argv[0])
             self._inner[pid] = inner
-            if console is not None and spawn.size is not None:
-                master = joining.receive_master(console)
-                fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", *spawn.size, 0, 0))
+        except BaseException:
+            if master >= 0:
+                os.close(master)
+            raise
         finally:
-            if console is not None:
-                console.close()
-            for kind in ("json", "log", "tty", "inner"):
+            if slave >= 0:
+                os.close(slave)
+            for kind in ("json", "log", "inner"):
                 joining.remove_file(f"{base}.{kind}")
         result, report = os.pipe2(os.O_CLOEXEC)
         os.close(report)
@@ -183,10 +180,9 @@ class GvisorJoiner(Joiner):
         """A call of the runtime for this container."""
         return [*self._runtime.argv, *words, self._container, *last]
 
-    @property
-    def live(self) -> bool:
-        """Whether a command runs that somebody asked for."""
-        return bool(self._inner)
+    def last(self, pid: object) -> bool:
+        """Whether the command that ``pid`` stood for was the only one."""
+        return list(self._inner) == [pid]
 
     def forget(self) -> None:
         self._inner.clear()

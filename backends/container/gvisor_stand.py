@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from backends.container import joining
 from backends.container.plan import INIT, UID
-from backends.kernel import title
+from backends.kernel import pty, title
 from backends.kernel.syscalls import close_from, prctl
 from backends.record import NamedTuple
 
@@ -38,25 +38,26 @@ class Stand(NamedTuple):
     tell: int  # write the command's number inside here, once; then close it
 
 
-def start(words: list[str], fds: tuple[int, ...], entering: list[str], name: str) -> Stand:
-    """Fork it. ``words``: the ``runsc exec``, with ``fds`` as its streams, or with none of ours.
+def start(words: list[str], fds: tuple[int, ...], entering: list[str], name: str, *, terminal: bool) -> Stand:
+    """Fork it. ``words``: the ``runsc exec``, with ``fds`` as its streams; a ``terminal`` becomes its own.
 
     ``entering``: the words of an ``exec`` as another process, up to the container, for signals.
     """
     told, tell = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        _stand(words, fds, entering, name, told)
+        _stand(words, fds, entering, name, told, terminal)
     os.close(told)
     return Stand(pid, tell)
 
 
-def _stand(words: list[str], fds: tuple[int, ...], entering: list[str], name: str, told: int) -> NoReturn:
+def _stand(
+    words: list[str], fds: tuple[int, ...], entering: list[str], name: str, told: int, terminal: bool
+) -> NoReturn:
     code = 127
     try:
         os.setsid()
-        null = os.open("/dev/null", os.O_RDWR)
-        given = [*(fds or (null, null, null)), told]
+        given = [*fds, told]
         high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 10) for fd in given]
         for target, fd in enumerate(high):
             os.dup2(fd, target, inheritable=target != _TOLD)
@@ -67,7 +68,7 @@ def _stand(words: list[str], fds: tuple[int, ...], entering: list[str], name: st
         title.replace(name[:15], f"gvisor: {name}")
         child = os.fork()
         if child == 0:
-            _execute(words)
+            _execute(words, terminal)
         for fd in range(3):
             os.dup2(os.open("/dev/null", os.O_RDWR), fd)  # a pipe is to end with the command, not with us
         code = _serve(child, waited, entering)
@@ -75,10 +76,15 @@ def _stand(words: list[str], fds: tuple[int, ...], entering: list[str], name: st
         os._exit(code)
 
 
-def _execute(words: list[str]) -> NoReturn:
+def _execute(words: list[str], terminal: bool) -> NoReturn:
     try:
         parent = os.getppid()
-        os.setpgid(0, 0)  # signals of the session's group are for the command, not for runsc
+        # Signals of our group are for the command. Those of a terminal runsc passes on by itself.
+        if terminal:
+            os.setsid()
+            pty.take_as_controlling(0)
+        else:
+            os.setpgid(0, 0)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(127)

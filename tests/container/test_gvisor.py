@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from backends.kernel import procfs
 from backends.values import Enforcement
 from tests import support
 from tests.container.test_deaths import containers
+from tests.container.test_terminal import Screen
 from tests.container.world import ROOTFUL, World
 
 PROFILE = "sentry"
@@ -108,6 +110,29 @@ def test_a_command_whose_process_on_the_host_is_ended_ends_inside(world: World, 
 def _inside(world: World) -> int:
     done = world.cloche("run", "sentry", "--", "sh", "-c", "ps | grep -c '[s]leep 4714'")
     return int(done.out)
+
+
+def test_a_shell_has_a_terminal_with_size_and_interrupts(world: World, box: Path) -> None:
+    assert world.cloche("run", "sentry", "--", "true").code == 0
+    screen = Screen(world, "shell", "sentry")
+    screen.until("$ ")
+    screen.type("[ -t 0 ] && stty size\n")
+    screen.until("30 90")
+    screen.resize(44, 101)
+    screen.type("sleep 0.5; stty size\n")
+    screen.until("44 101")
+    screen.type("sleep 4716\n")
+    screen.until("sleep 4716")
+    time.sleep(0.5)
+    screen.type("\x03")
+    screen.type("echo code $?\n")
+    screen.until("code 130")
+    screen.type("sh -c \"trap 'echo wi''nched; exit' WINCH; echo re''ady; while :; do sleep 0.1; done\"\n")
+    screen.until("ready")
+    screen.resize(45, 102)
+    screen.until("winched")
+    screen.type("exit 5\n")
+    assert screen.exit() == 5
 
 
 def test_a_frozen_box_is_read_and_goes_on(world: World, box: Path) -> None:

@@ -86,7 +86,12 @@ class Joiner:
                 console.bind(f"{base}.tty")
                 console.listen(1)
                 words += ["--console-socket", f"{base}.tty"]
-            status = _run([*words, self._container], fds if spawn.size is None else ())
+            words.append(self._container)
+            status = _run(words, fds if console is None else ())
+            if status and console is None and failure(f"{base}.log", spawn.argv[0]).errno == errno.EIO:
+                status = _run(
+                    words, fds
+                )  # it has many threads, and the box's limits before it is gone: again
             if status:
                 raise failure(f"{base}.log", spawn.argv[0])
             if console is not None and spawn.size is not None:

@@ -180,11 +180,13 @@ def _network(policy: Policy, pins: Pins | None) -> tuple[Enforcement, ...]:
 def _shares(order: Order, told: Told) -> Enforcement:
     held = [share.text for share in order.shares if share.path not in told.unset]
     lacking = [share.text for share in order.shares if share.path in told.unset]
+    missing = [f"this kernel lets no container be held to {', '.join(lacking)}"] if lacking else []
+    missing.append("terminals are counted for all boxes together; the host keeps its reserve (pty.reserve)")
     return Enforcement(
         "shares",
         "a part of what the kernel gives one user",
         ", ".join(held) or NOT_ENFORCED,
-        f"this kernel lets no container be held to {', '.join(lacking)}" if lacking else "",
+        "; ".join(missing),
         "settings of the user and IPC namespaces" if held else "",
         "",
     )

@@ -172,7 +172,8 @@ def test_an_image_sets_its_own_variables_and_nothing_of_the_hosts(world: World) 
         'FROM box\nENV FLAVOUR=plain PATH=/opt/tools:/bin\nWORKDIR /etc\nUSER 0\nENTRYPOINT ["false"]\n'
         f"RUN mkdir -p /opt/tools && printf '{tool}' > /opt/tools/tool && chmod 755 /opt/tools/tool\n"
     )
-    done = world.cloche("image", "build", str(recipe), "--name", "flavoured")
+    rootful = ("--rootful",) if os.geteuid() == 0 else ()
+    done = world.cloche("image", "build", *rootful, str(recipe), "--name", "flavoured")
     assert done.code == 0, done.err
     world.new("flavoured", image="flavoured")
     done = world.cloche("run", "flavoured", "--", "sh", "-c", "tool; echo $FLAVOUR; pwd; id -u; echo $HOME")

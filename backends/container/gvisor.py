@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -159,6 +160,8 @@ class GvisorJoiner(Joiner):
                     os.write(stand.tell, b"%d" % inner)
             os.close(stand.tell)
             if inner is None:
+                with contextlib.suppress(ProcessLookupError):  # it ended, or did not start in time
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                 os.close(pidfd)
                 os.waitpid(pid, 0)
                 raise joining.failure(f"{base}.log", spawn.argv[0])

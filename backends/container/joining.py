@@ -91,7 +91,7 @@ class Joiner:
             if status and console is None and failure(f"{base}.log", spawn.argv[0]).errno == errno.EIO:
                 status = _run(
                     words, fds
-                )  # it has many threads, and the box's limits before it is gone: again
+                )  # of many threads, under the limits of the box: once more
             if status:
                 raise failure(f"{base}.log", spawn.argv[0])
             if console is not None and spawn.size is not None:

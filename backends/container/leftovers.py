@@ -51,7 +51,7 @@ def sweep(live: Iterable[BoxPaths]) -> int:
 
 def _launched() -> bool:
     """Whether a launch of this boot left files, or is at work."""
-    return any(runtime_dir().glob("podman-*/b/*"))
+    return any(runtime_dir().glob("podman-*/b/*"))  # of another state folder's too: Podman is asked then
 
 
 def _drop(engine: Podman, name: str) -> None:

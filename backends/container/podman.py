@@ -1,7 +1,8 @@
 """Where Podman keeps what is Cloche's, and how it is called: a store of our own, files of our own, no daemon.
 
 Images lie below the state folder. Everything else (locks, the table of containers, sockets) lies below the
-runtime folder under a name that holds the boot, so that a reboot leaves no container that only seems to run.
+runtime folder under a name made of the boot, so that a reboot leaves no container that only seems to run, and
+of the state folder, so that two of them know nothing of each other.
 Nothing of the person's own Podman is read or written: neither its store nor its configuration.
 
 Lean: a steward imports it.
@@ -14,8 +15,10 @@ from pathlib import Path
 
 from backends.boxes.layout import runtime_dir, state_dir
 from backends.container import userns
+from backends.digest import sha256
 from backends.errors import Refused
 from backends.record import NamedTuple
+from backends.trees.remove import remove
 
 SEARCH = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
 _LONGEST = 50  # bytes of --runroot: podman refuses longer ones, since sockets lie below it (unix(7))
@@ -126,7 +129,7 @@ def prepare() -> Podman:
             "as root: usermod --add-subuids 100000-165535 --add-subgids 100000-165535 USER",
             code="no-subordinate-ids",
         )
-    made = Podman(program, store_dir(), runtime_dir() / f"podman-{_boot()}")
+    made = Podman(program, store_dir(), runtime_dir() / f"podman-{_generation()}")
     if len(os.fsencode(made.run)) + 2 > _LONGEST:
         raise Refused(
             "Podman cannot be used",
@@ -138,14 +141,39 @@ def prepare() -> Podman:
     return made
 
 
-def _boot() -> str:
+def state_mark() -> str:
+    """8 digits of the state folder: one runtime folder may serve several."""
+    return sha256(os.fsencode(os.path.realpath(state_dir()))).hexdigest()[:8]
+
+
+def _generation() -> str:
+    """12 digits of this boot and this state folder."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read(8)
+        return sha256(f"{file.read()} {state_mark()}".encode()).hexdigest()[:12]
+
+
+def _table(made: Podman) -> None:
+    """Have Podman's table of containers lie in the runtime folder, whatever its ``--root`` says.
+
+    Beside the images it would outlive the boot, and Podman refuses a table that was made for another runtime
+    folder ("database configuration mismatch"). Root's has the same path at every boot (:mod:`userns`).
+    """
+    table, link = made.run / "libpod", made.store / "images" / "libpod"
+    table.mkdir(mode=0o700, exist_ok=True)
+    if link.is_symlink() and os.readlink(link) == str(table):
+        return
+    if link.is_dir() and not link.is_symlink():
+        remove(link)
+    fresh = link.with_name(f".libpod.{os.getpid()}")
+    fresh.symlink_to(table)
+    fresh.rename(link)
 
 
 def _write(made: Podman) -> None:
     for folder in (made.store / "images", made.store / "tmp", made.run / "c" / "containers", made.run / "r"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.geteuid():
+        _table(made)
     store, run = _seen(made.store, made.run)
     texts = {
         "containers.conf": _CONTAINERS.format(run=run, store=store),

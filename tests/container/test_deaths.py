@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from backends.container.podman import launcher
 from tests import support
 from tests.container.world import World
 
@@ -85,8 +87,6 @@ def test_gc_finds_what_a_crash_of_everything_left(world: World, box: Path) -> No
 
 
 def test_a_killed_client_leaves_its_session_and_nothing_else(world: World, box: Path) -> None:
-    import subprocess
-
     client = subprocess.Popen(
         support.cloche_argv("run", "dying", "--", "sh", "-c", "echo up; exec sleep 4714"),
         cwd=world.repo,
@@ -117,3 +117,42 @@ def test_removal_of_a_live_box_leaves_nothing(world: World) -> None:
 def containers(world: World) -> list[Path]:
     store = world.root / "s" / "cloche" / ".podman" / "images" / "overlay-containers"
     return list(store.glob("?" * 64))
+
+
+def test_a_store_serves_again_where_the_runtime_folder_is_another_as_after_a_boot(
+    world: World, box: Path
+) -> None:
+    assert world.cloche("run", "dying", "--", "true").code == 0
+    parts = Parts(world, box)
+    parts.kill(("monitor", "keeper", "steward", "first"))
+    support.wait_until(lambda: not parts.alive(), "all of it is gone", timeout=30)
+    former = world.env["XDG_RUNTIME_DIR"]
+    # Some of it belongs to other ids of the user namespace; a boot clears it all.
+    subprocess.run([*launcher(), "rm", "-rf", f"{former}/cloche"], check=True)
+    world.env["XDG_RUNTIME_DIR"] = str(world.root / "n")
+    (world.root / "n").mkdir(mode=0o700)
+    try:
+        assert "localhost/box" in world.cloche("image", "ls", "--json").out
+        again = world.cloche("run", "dying", "--", "echo", "again")
+        assert (again.code, again.out) == (0, "again\n"), again.err
+        assert world.cloche("stop", "dying").code == 0
+        assert world.cloche("gc").code == 0
+    finally:
+        world.env["XDG_RUNTIME_DIR"] = former
+        assert world.cloche("gc").code == 0
+    assert world.left() == []
+
+
+def test_gc_of_another_state_folder_leaves_a_live_box_alone(world: World, box: Path) -> None:
+    assert world.cloche("run", "dying", "--", "true").code == 0
+    own = world.env["XDG_STATE_HOME"]
+    world.env["XDG_STATE_HOME"] = str(world.root / "s2")
+    (world.root / "s2").mkdir(mode=0o700)
+    try:
+        assert world.cloche("gc").code == 0
+    finally:
+        world.env["XDG_STATE_HOME"] = own
+    again = world.cloche("run", "dying", "--", "echo", "again")
+    assert (again.code, again.out) == (0, "again\n"), again.err
+    assert world.cloche("stop", "dying").code == 0
+    assert world.left() == []

@@ -21,14 +21,13 @@ import re
 import select
 import signal
 import socket
-import stat
 import struct
 import termios
-from collections.abc import Mapping
 
-from backends.keeper import environment
+from backends.container import looking
+from backends.container.variables import merged
 from backends.keeper.init_session import Spawn, Started
-from backends.keeper.inside import Inside, Untold
+from backends.keeper.inside import Inside
 from backends.kernel.syscalls import close_from
 from backends.record import NamedTuple
 
@@ -89,9 +88,7 @@ class Joiner:
             words.append(self._container)
             status = _run(words, fds if console is None else ())
             if status and console is None and failure(f"{base}.log", spawn.argv[0]).errno == errno.EIO:
-                status = _run(
-                    words, fds
-                )  # of many threads, under the limits of the box: once more
+                status = _run(words, fds)  # of many threads, under the limits of the box: once more
             if status:
                 raise failure(f"{base}.log", spawn.argv[0])
             if console is not None and spawn.size is not None:
@@ -122,9 +119,9 @@ class Joiner:
         """
         root = Inside(os.open(self._root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
         try:
-            _folder(root, cwd)
-            file = _find(root, argv[0], path, cwd)
-            if file is None or not _needs_shell(root, file):
+            looking.folder(root, cwd)
+            file = looking.find(root, argv[0], path, cwd)
+            if file is None or not looking.needs_shell(root, file):
                 return argv
             name = argv[0] if "/" in argv[0] else file.decode("utf-8", "surrogateescape")
             return (_SHELL, name, *argv[1:])
@@ -149,39 +146,6 @@ class Joiner:
         if spawn.size is not None:
             record["consoleSize"] = {"height": spawn.size[0], "width": spawn.size[1]}
         return record
-
-
-def merged(image: Mapping[str, str], session: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a session: what it was given, over what its image sets.
-
-    The search path is the image's where it sets one and nobody asked for another: its programs are there.
-    """
-    found = {**image, **session}
-    if "PATH" in image and session.get("PATH") == environment.PATH:
-        found["PATH"] = image["PATH"]
-    return found
-
-
-# What Podman itself adds to a container's environment.
-_PODMANS = frozenset({"TERM", "container", "HOSTNAME", "HOME"})
-_USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-def image_variables(record: str) -> dict[str, str]:
-    """The variables that an image sets, from ``record``, Podman's folder of a container of it.
-
-    Source: runtime-spec config.md, ``process.env``. Empty where Podman wrote no such file.
-    """
-    try:
-        with open(f"{record}/userdata/config.json", encoding="utf-8", errors="surrogateescape") as file:
-            told = json.load(file)["process"]["env"]
-    except FileNotFoundError:
-        return {}
-    pairs = (one.partition("=") for one in told)
-    found = {name: value for name, _, value in pairs if name not in _PODMANS}
-    if found.get("PATH") == _USUAL_PATH:
-        del found["PATH"]
-    return found
 
 
 def _run(words: list[str], fds: tuple[int, ...]) -> int:
@@ -268,61 +232,6 @@ def _message(line: str) -> str:
     except ValueError:
         return line.strip()
     return str(value.get("msg", "")) if isinstance(value, dict) else ""
-
-
-def _find(root: Inside, name: str, path: str, cwd: str) -> bytes | None:
-    """Where ``name`` lies inside, None where that cannot be told; raises as execvp(3)."""
-    raw = name.encode("utf-8", "surrogateescape")
-    places = [os.path.join(cwd.encode("utf-8", "surrogateescape"), raw)]
-    if "/" not in name:
-        places = [
-            os.path.join(part.encode("utf-8", "surrogateescape") or b".", raw) for part in path.split(":")
-        ]
-    code = errno.ENOENT
-    for place in places:
-        answer = root.program(place) if place.startswith(b"/") else None
-        if answer == 0:
-            return place
-        if answer is None:
-            return None  # a link that only the kernel can follow: the runtime will say
-        if answer == errno.EACCES:
-            code = errno.EACCES
-    raise OSError(code, f"{name}: {os.strerror(code)}")
-
-
-def _folder(root: Inside, cwd: str) -> None:
-    """``OSError`` unless a session can begin in ``cwd``.
-
-    Never through a link of procfs: a runtime that leaks a descriptor of the host's would begin there
-    (CVE-2024-21626). Runtimes of today check it themselves, after the change of folder.
-    """
-    try:
-        fd = root.open(cwd.encode("utf-8", "surrogateescape"))
-    except Untold as error:
-        raise OSError(errno.EACCES, f"{cwd}: it cannot be told which folder this is") from error
-    try:
-        if not stat.S_ISDIR(os.fstat(fd).st_mode):
-            raise OSError(errno.ENOTDIR, f"{cwd}: {os.strerror(errno.ENOTDIR)}")
-    finally:
-        os.close(fd)
-
-
-def _needs_shell(root: Inside, file: bytes) -> bool:
-    try:
-        fd = root.open(file)
-    except OSError:
-        return False
-    try:
-        own = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False  # it may be executed and not read
-    finally:
-        os.close(fd)
-    try:
-        head = os.read(own, 4)
-    finally:
-        os.close(own)
-    return not head.startswith((b"\x7fELF", b"#!"))
 
 
 def remove_file(path: str) -> None:

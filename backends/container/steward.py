@@ -18,9 +18,10 @@ from typing import Any, NoReturn
 
 from backends.container import inspection, listening, plan, sharing, userns
 from backends.container.inspection import Seen
-from backends.container.joining import Joiner, Process, Runtime, image_variables
+from backends.container.joining import Joiner, Process, Runtime
 from backends.container.plan import Plan
 from backends.container.podman import Podman
+from backends.container.variables import image_variables
 from backends.errors import Refused
 from backends.keeper.init_session import Spawn, Started
 from backends.kernel import namespaces, procfs

@@ -102,9 +102,9 @@ def test_a_program_that_a_box_cannot_see_is_named_with_the_remedy(monkeypatch: p
     assert cast.absent(part) == f"without bump-label: {why}. To see it: apt install npm"
 
 
-def test_its_profile_counts_every_refused_look_and_grants_nothing_of_its_own(place: Path) -> None:
-    (profile,) = check_file(place / "cloche.toml")
-    assert (profile.name, profile.problem) == ("demo", None)
+def test_its_profiles_count_every_refused_look_and_grant_nothing_of_their_own(place: Path) -> None:
+    found = {profile.name: profile.problem for profile in check_file(place / "cloche.toml")}
+    assert found == {"demo": None, "emulated": None}
     text = (place / "cloche.toml").read_text()
     assert 'observe = "all"' in text
     assert not any(key in text for key in ("read =", "write =", "mode =", "pass ="))

@@ -40,6 +40,7 @@ def sweep(live: Iterable[BoxPaths]) -> int:
             _drop(engine, name)
             plan.drop_groups(ident)
             count += 1
+    plan.drop_old_groups()
     folders = engine.run / "b"
     for folder in sorted(folders.iterdir()) if folders.is_dir() else ():
         if folder.name not in kept:

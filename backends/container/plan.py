@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ FIRST = f'trap "" CHLD; exec {INIT} cat <&3 >/dev/null 2>&1'
 KEEPER = 65534  # the first process's uid inside: nobody in the box may look into it or signal it
 REMOVE = ("rm", "--force", "--time=0", "--ignore")  # the words that take a container away
 RECORDS = "images/overlay-containers"  # below the store: a folder for each container that there is
+_NEW = 60.0  # seconds
 CGROUP = "cloche-podman"  # where a rootful Podman makes its groups
 _ALONE = 64  # processes of the first one's user, of which there is one
 UID = 1000  # of sessions, inside
@@ -105,3 +107,15 @@ def drop_groups(container: str) -> None:
         for folder in (parent / f"libpod-{container}", parent / "conmon", parent):
             with contextlib.suppress(OSError):  # not there, or another box has its own in it
                 folder.rmdir()
+
+
+def drop_old_groups() -> None:
+    """Remove the control groups of containers that nobody removes: of one that was replaced after a crash.
+
+    One that has a process stays by itself; of a new one the first process may be on its way.
+    """
+    for folder in Path("/sys/fs/cgroup").glob(f"*/{CGROUP}/libpod-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - folder.stat().st_ctime > _NEW:
+                folder.rmdir()
+    drop_groups("")

@@ -12,13 +12,14 @@ import signal
 import socket
 import termios
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from backends.keeper.init_protocol import Message
 from backends.keeper.init_session import Spawn, Started
 from backends.kernel import pty, title
 from backends.kernel.syscalls import close_from, prctl
 from backends.microvm import monitor
+from backends.microvm.frames import Broken
 from backends.microvm.vmm import Command, Guest, GuestSpec, Limits, Session, Vmm
 from backends.steward.serving import Steward
 from backends.trees.remove import remove
@@ -113,6 +114,19 @@ class GuestSteward(Steward):
     # ---- service
 
     def serve(self) -> None:
+        """Whatever turn finds out that the guest is lost, the box is taken down in order."""
+        try:
+            self._serve()
+        except (OSError, Broken) as error:
+            self._lost(error)
+
+    def _lost(self, error: Exception) -> NoReturn:
+        try:
+            self.tell({"ev": "error", "what": "the guest is lost", "why": str(error)})
+        finally:
+            self.end()
+
+    def _serve(self) -> NoReturn:
         assert self.guest is not None
         own = (self.control.fileno(), self.death, self.signals)
         while True:
@@ -148,11 +162,7 @@ class GuestSteward(Steward):
 
     def _of_guest(self, fd: int, events: int) -> None:
         assert self.guest is not None
-        try:
-            self.guest.ready(fd, events)
-        except OSError as error:
-            self.tell({"ev": "error", "what": "the guest is lost", "why": str(error)})
-            self.end()
+        self.guest.ready(fd, events)
 
     def answer(self, message: Message, fds: tuple[int, ...]) -> None:
         assert self.guest is not None

@@ -129,6 +129,10 @@ class Joiner:
             root.close()
 
     def _record(self, spawn: Spawn, argv: tuple[str, ...]) -> dict[str, object]:
+        words = (*argv, *spawn.env, *spawn.env.values(), spawn.cwd)
+        if any("\ud800" <= one <= "\udfff" for word in words for one in word):
+            # A runtime's record is text: another name would be put in this one's place, without a word.
+            raise OSError(errno.EILSEQ, "words that are not UTF-8 cannot be handed to an OCI runtime")
         record: dict[str, object] = {
             "terminal": spawn.size is not None,
             "user": {"uid": self._process.uid, "gid": self._process.gid, "additionalGids": []},

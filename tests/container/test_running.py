@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from pathlib import Path
@@ -21,6 +22,15 @@ def box(world: World) -> Path:
 def test_streams_and_the_exit_code_pass_through(world: World, box: Path) -> None:
     done = world.cloche("run", "plain", "--", "sh", "-c", "cat; echo err >&2; exit 7", stdin=b"in\n")
     assert (done.code, done.out, done.err) == (7, "in\n", "err\n")
+
+
+def test_a_word_that_is_not_utf_8_is_refused_and_never_changed(world: World, box: Path) -> None:
+    done = world.cloche("run", "plain", "--", "touch", os.fsdecode(b"/work/a\xff"), "/work/b")
+    assert done.code == 126
+    assert os.strerror(errno.EILSEQ) in done.err
+    assert not (box / "tree" / "b").exists()
+    assert world.cloche("run", "plain", "--", "touch", "/work/\u00fc").code == 0
+    assert (box / "tree" / "\u00fc").exists()
 
 
 @pytest.mark.parametrize(

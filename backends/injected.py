@@ -30,6 +30,7 @@ KNOWN: dict[str, tuple[tuple[str, ...], str]] = {
     "delegation": (("none",), "no control group is handed to this user"),
     "podman": (("rootful", "absent", "hung"), "how Podman is found"),
     "kvm": (("boots-nothing", "absent", "EACCES"), "how /dev/kvm is found"),
+    "vmm": (("absent", "hung"), "how every virtual machine monitor is found"),
     "stage": (
         ("ID",),
         "a launch ends at that stage: uts, devpts, cgroup, capabilities, ipv6, tree and others",

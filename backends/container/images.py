@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from backends import injected
 from backends.container import images_export
 from backends.container.podman import Podman, prepare
 from backends.errors import ClocheError, Refused, UsageError
@@ -70,6 +71,8 @@ def call(podman: Podman, *words: str, timeout: float = PATIENCE, doing: str) -> 
     """Run ``podman words...``: its standard output. ``ClocheError`` with its words when it fails."""
     from backends.container import guard
 
+    if injected.how("podman") == "hung":
+        raise _hung(doing, timeout)
     child = subprocess.Popen(
         [*podman.around(), sys.executable, "-I", "-S", guard.__file__, *podman.argv(*words)],
         env=podman.environment(),
@@ -82,15 +85,20 @@ def call(podman: Podman, *words: str, timeout: float = PATIENCE, doing: str) -> 
     try:
         out, said = _communicated(child, timeout)
     except subprocess.TimeoutExpired as error:
-        raise ClocheError(
-            f"{doing} failed",
-            f"podman did not end within {timeout:g} s",
-            "try again, or see cloche doctor",
-            code="podman-hung",
-        ) from error
+        raise _hung(doing, timeout) from error
     if child.returncode:
         raise failure(doing, said)
     return out.decode("utf-8", "replace")
+
+
+def _hung(doing: str, timeout: float) -> ClocheError:
+    mark = injected.MARK if injected.how("podman") == "hung" else ""
+    return ClocheError(
+        f"{doing} failed",
+        f"podman did not end within {timeout:g} s{mark}",
+        "try again, or see cloche doctor",
+        code="podman-hung",
+    )
 
 
 def _communicated(child: subprocess.Popen[bytes], timeout: float) -> tuple[bytes, bytes]:

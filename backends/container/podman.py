@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from backends import injected
 from backends.boxes.layout import runtime_dir, state_dir
 from backends.container import userns
 from backends.digest import sha256
@@ -100,6 +101,8 @@ def launcher() -> list[str]:
 
 def find() -> str | None:
     """Where podman(1) is, None when this host has none. Never Docker, whatever answers to its name."""
+    if injected.how("podman") == "absent":
+        return None
     for folder in SEARCH.split(":"):
         path = f"{folder}/podman"
         if os.access(path, os.X_OK):
@@ -116,9 +119,10 @@ def prepare() -> Podman:
     """Podman with its folders and configuration written. ``Refused`` where it cannot work at all."""
     program = find()
     if program is None:
+        mark = injected.MARK if injected.how("podman") else ""
         raise Refused(
             "there is no Podman",
-            "images and the container tier are Podman's, and no podman is in " + SEARCH,
+            f"images and the container tier are Podman's, and no podman is in {SEARCH}{mark}",
             "as root: apt-get install podman runc uidmap",
             code="podman-absent",
         )

@@ -35,7 +35,13 @@ def gather(patience: float = PATIENCE) -> tuple[Fact, ...]:
     asked = {name: [name, "--version"] for name in _PROGRAMS}
     if injected.how("podman") in ("absent", "hung"):
         del asked["podman"]
+    struck = injected.how("vmm")
+    for name in VMMS if struck else ():
+        del asked[name]
     said = ask(asked, patience)
+    if struck:
+        why = ("absent" if struck == "absent" else f"no answer within {patience:g} s") + injected.MARK
+        said.update((name, Said("", why)) for name in VMMS)
     facts = [_podman(said.get("podman")), _socket()]
     facts.append(_many("oci-runtimes", "OCI runtimes", RUNTIMES, said, "container"))
     facts.append(_subordinate())

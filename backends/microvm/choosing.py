@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterator
 
+from backends import injected
 from backends.boxes.layout import cache_dir
 from backends.boxes.manifest import write_atomically
 from backends.digest import sha256
@@ -22,6 +23,7 @@ from backends.tiers.protocol import Refusal
 PATIENCE = {HARDWARE: 25.0, TCG: 90.0}  # seconds that one proof may take
 RETRY = 900.0  # seconds after which a monitor that booted nothing is tried again
 _VERSION = 1
+_KVM = {"absent": "there is no /dev/kvm", "EACCES": "/dev/kvm is closed to this user"}
 
 
 def candidates(name: str, accelerator: str) -> Iterator[Vmm]:
@@ -39,7 +41,7 @@ def refusals(name: str, accelerator: str) -> tuple[Refusal, ...]:
     if not asked:
         return (Refusal("vmm", f"{name} knows no accelerator {accelerator}", 'state vmm = "auto" or "qemu"'),)
     for vmm in asked:
-        lacking = vmm.obstacles(accelerator)
+        lacking = _obstacles(vmm, accelerator)
         if lacking:
             found += [one._replace(why=f"{vmm.name}: {one.why}") for one in lacking]
             continue
@@ -55,10 +57,29 @@ def refusals(name: str, accelerator: str) -> tuple[Refusal, ...]:
 def choose(name: str, accelerator: str) -> Vmm:
     """The monitor for a box; ``Refused`` where none booted a guest."""
     for vmm in candidates(name, accelerator):
-        if not vmm.obstacles(accelerator) and proved(vmm, accelerator).proved:
+        if not _obstacles(vmm, accelerator) and proved(vmm, accelerator).proved:
             return vmm
     first = refusals(name, accelerator)[0]
     raise Refused("no virtual machine can be had here", first.why, first.remedy, code="no-vmm")
+
+
+def _obstacles(vmm: Vmm, accelerator: str) -> tuple[Refusal, ...]:
+    """What is in the way of a boot; first what was asked to be."""
+    asked: tuple[Refusal, ...] = ()
+    if injected.how("vmm") == "absent":
+        asked += (Refusal("vmm", f"it is not installed{injected.MARK}", remedy(accelerator)),)
+    if accelerator == HARDWARE and injected.how("kvm") in _KVM:
+        asked += (Refusal("accelerator", _KVM[injected.how("kvm")] + injected.MARK, remedy(accelerator)),)
+    return asked + vmm.obstacles(accelerator)
+
+
+def _struck(accelerator: str) -> str:
+    """Why no guest boots, where that was asked for."""
+    if injected.how("vmm") == "hung":
+        return f"its monitor gave no answer within {PATIENCE[accelerator]:g} s{injected.MARK}"
+    if accelerator == HARDWARE and injected.how("kvm") == "boots-nothing":
+        return f"/dev/kvm opens, and no guest boots with it{injected.MARK}"
+    return ""
 
 
 def remedy(accelerator: str) -> str:
@@ -73,6 +94,8 @@ def remedy(accelerator: str) -> str:
 
 def proved(vmm: Vmm, accelerator: str, *, fresh: bool = False) -> Proof:
     """What a boot with ``vmm`` came to: the one that is remembered, or one tried now."""
+    if why := _struck(accelerator):
+        return Proof(False, why, 0.0, None)  # and is never kept
     path = cache_dir() / f"guest-proof-{vmm.name}-{accelerator}.json"
     key = _key(vmm, accelerator)
     if not fresh:

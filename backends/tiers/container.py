@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from backends import injected
 from backends.errors import UsageError
 from backends.policy.fit import misfits
 from backends.policy.model import Policy
@@ -62,10 +63,12 @@ def _policy_refusals(policy: Policy) -> Iterable[Refusal]:
 def _host_refusals(policy: Policy) -> Iterable[Refusal]:
     from backends.container import gvisor, gvisor_call, podman, runtimes, userns
 
-    if os.geteuid() == 0 and not policy.rootful:
+    struck = injected.how("podman")
+    if (os.geteuid() == 0 or struck == "rootful") and not policy.rootful:
+        mark = injected.MARK if struck == "rootful" else ""
         yield Refusal(
             "rootful",
-            "root's Podman runs as root: whoever gets out of its container is root on the host",
+            f"root's Podman runs as root: whoever gets out of its container is root on the host{mark}",
             "use this tier as an ordinary user, or state rootful = true, which is shown wherever the box is",
         )
     if os.geteuid() and policy.rootful:
@@ -78,7 +81,11 @@ def _host_refusals(policy: Policy) -> Iterable[Refusal]:
             if docker
             else ""
         )
-        yield Refusal("tier", f"there is no Podman here{also}", "as root: apt-get install podman runc uidmap")
+        yield Refusal(
+            "tier",
+            f"there is no Podman here{injected.MARK if struck else ''}{also}",
+            "as root: apt-get install podman runc uidmap",
+        )
     elif os.geteuid() and not userns.subordinate():
         yield Refusal(
             "tier",

@@ -15,7 +15,7 @@ from backends.kernel.denied import ARGUED, DENIED
 from backends.kernel.landlock import FS_RIGHTS, SCOPES
 from backends.kernel.nftables import RELAY_PORT
 from backends.policy.fit import AUTO_ORDER
-from backends.tiers import root
+from backends.tiers import differences, root
 from backends.tiers.process import LANDLOCK_HOST_NETWORK, LANDLOCK_MINIMUM
 
 HEAD = """\
@@ -231,6 +231,7 @@ def render() -> str:
         _calls(),
         _supervised(),
         IMAGES,
+        differences.render(),
         WORKSPACE,
         _auto(),
     ]

@@ -81,6 +81,32 @@ def test_without_one_the_refusal_says_of_each_what_failed(monitors: dict[str, Mo
     assert monitors["qemu"].proofs == 1
 
 
+@pytest.mark.parametrize(
+    ("asked", "accelerator", "why"),
+    [
+        (
+            "kvm=boots-nothing",
+            HARDWARE,
+            "qemu booted no guest here: /dev/kvm opens, and no guest boots with it",
+        ),
+        ("kvm=absent", HARDWARE, "qemu: there is no /dev/kvm"),
+        ("kvm=EACCES", HARDWARE, "qemu: /dev/kvm is closed to this user"),
+        ("vmm=absent", TCG, "qemu: it is not installed"),
+        ("vmm=hung", TCG, "qemu booted no guest here: its monitor gave no answer within 90 s"),
+    ],
+)
+def test_a_failure_that_was_asked_for_is_the_refusal_and_is_not_kept(
+    monitors: dict[str, Monitor], monkeypatch: pytest.MonkeyPatch, asked: str, accelerator: str, why: str
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("CLOCHE_INJECT", asked)
+        found = microvm.TIER.refusals(policy(vmm="qemu", accelerator=accelerator))
+        assert [one.why for one in found] == [f"{why} (injected)"]
+        assert found[0].remedy
+    assert monitors["qemu"].proofs == 0
+    assert microvm.TIER.refusals(policy(vmm="qemu", accelerator=accelerator)) == ()
+
+
 def test_another_version_of_a_monitor_is_proved_anew(
     monitors: dict[str, Monitor], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,8 +110,11 @@ class ContainerSteward(Steward):
     def _run(self, runtime: Runtime) -> str:
         """Start the container; "" when it runs, else why it does not."""
         wanted = self._order.plan
+        former = self._former() if self._order.rootful else ""
         words = self._order.argv(*self.words(runtime))
         status, out, said = call(words, self._order.env, wanted.folder, self.death)
+        if former:
+            plan.drop_groups(former)  # Podman replaces a container without them
         if status:
             return said or f"podman ended with {status}"
         self._container = out.strip().rpartition("\n")[2]
@@ -128,6 +131,15 @@ class ContainerSteward(Steward):
         self._joiner = self.join(runtime, self._container, pid)
         self._joiner.variables = image_variables(self._record())
         return ""
+
+    def _former(self) -> str:
+        """The container of this name that a crash left, "" where there is none."""
+        try:
+            with open(f"{self._order.podman.store}/{plan.RECORDS}/containers.json", "rb") as file:
+                known = json.load(file)
+        except (FileNotFoundError, ValueError):
+            return ""
+        return next((one["id"] for one in known if self._order.plan.name in one.get("names", ())), "")
 
     def _record(self) -> str:
         """Podman's folder of this container; gone with it."""

@@ -6,9 +6,11 @@ shut off in :mod:`backends.trees.git`; text or binary is decided by the blob's b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from backends.boxes.layout import BoxPaths
+from backends.errors import ClocheError
 from backends.snapshots import Diff, FileChange
 from backends.trees import quarantine
 from backends.trees.git import Git
@@ -36,6 +38,11 @@ PATCH = (
     "--src-prefix=a/",
     "--dst-prefix=b/",
 )
+LINK = 0o120000
+# The head of a file that moves as it is. Lines of content begin with a sign or hold no space (binary ones).
+_MOVED = re.compile(
+    rb"^similarity index 100%\nrename from [^\n]+\nrename to [^\n]+\n(?=diff --git |\Z)", re.MULTILINE
+)
 
 
 def diff(
@@ -61,16 +68,43 @@ def changes(git: Git, old: str, new: str) -> tuple[FileChange, ...]:
 
 
 def patch(git: Git, old: str, new: str) -> bytes:
-    """The patch from one tree to another: ``git apply`` on ``old`` gives ``new``, binary files included."""
+    """The patch from one tree to another: ``git apply`` on ``old`` gives ``new``, binary files included.
+
+    It is Git's own but for one line: of a link that moves its mode is said (:func:`_with_modes_of_links`).
+    """
     if old == new:
         return b""
-    return git.run(*COMMON, *PATCH, old, new)
+    text = git.run(*COMMON, *PATCH, old, new)
+    return _with_modes_of_links(text, git, old, new) if _MOVED.search(text) else text
 
 
-def write_patch(git: Git, old: str, new: str, fd: int) -> None:
-    """Write :func:`patch` to an open file, whatever its size."""
-    if old != new:
-        git.run(*COMMON, *PATCH, old, new, stdout=fd)
+def _with_modes_of_links(text: bytes, git: Git, old: str, new: str) -> bytes:
+    """The patch with an ``index`` line for each link that moves, as Git writes it where content changes.
+
+    Git says no mode of what moves as it is. ``git apply`` decides before it looks at the base which links go
+    away (prepare_symlink_changes of apply.c), does not count one whose mode the patch does not say, and so
+    refuses whatever lies below its old name as "beyond a symbolic link", even the moved link itself.
+    """
+    moved = [one for one in changes(git, old, new) if one.status == "R" and one.old_oid == one.new_oid]
+    heads = list(_MOVED.finditer(text))
+    if len(heads) != len(moved):
+        raise ClocheError(
+            "the patch cannot be written",
+            f"Git lists {len(moved)} files that move as they are and shows {len(heads)}",
+            "report this with the words above",
+            code="patch-unwritten",
+        )
+    out: list[bytes] = []
+    at = 0
+    for head, one in zip(heads, moved, strict=True):
+        if one.old_mode == LINK:
+            out += (text[at : head.end()], b"index %s..%s %o\n" % (*_oids(one), LINK))
+            at = head.end()
+    return b"".join((*out, text[at:]))
+
+
+def _oids(change: FileChange) -> tuple[bytes, bytes]:
+    return change.old_oid.encode("ascii"), change.new_oid.encode("ascii")
 
 
 def parse(output: bytes) -> Iterator[FileChange]:

@@ -273,6 +273,7 @@ def test_a_lost_keeper_is_journalled_and_the_box_goes_on(engine: Engine) -> None
     assert live.keeper is not None and live.init is not None
     os.kill(live.keeper.pid, signal.SIGKILL)
     support.wait_until(lambda: not liveness.alive(live.init), "the tree follows its keeper")
+    support.wait_until(lambda: not liveness.alive(live.keeper), "it has gone, whose files were closed before")
     (row,) = engine.boxes()
     assert (row.live, row.needs, row.state) == ("lost", "its keeper died", "running")
     assert run(engine, "b", "true") == 0

@@ -94,8 +94,8 @@ def edited(draw: Any, text: bytes) -> bytes:
 
 
 NAMES = (
-    b"a", b"b", b"d/e", b"d/f", b"d", b"a/x", b"a/y", b"sp ace", b'q"u\\o', b"\xff\xfe", b"tab\tline\n",
-    b"-rf",
+    b"a", b"b", b"d/e", b"d/f", b"d", b"d/e/g", b"a/x", b"a/y", b"sp ace", b'q"u\\o', b"\xff\xfe",
+    b"tab\tline\n", b"-rf",
 )  # fmt: skip
 BINARIES = (b"\0one", b"\0two" * 40, b"a\0\n" * 3)
 
@@ -126,22 +126,38 @@ def legal(files: Files) -> Files:
 
 @st.composite
 def pairs(draw: Any) -> tuple[Files, Files]:
-    """Files of a base and of a snapshot: edited, new, deleted, moved, of another type."""
+    """Files of a base and of a snapshot: edited, new, deleted, moved, of another type.
+
+    Names become folders and folders names: what stood there is gone, moved away, or moved below itself.
+    """
     old: Files = {}
     for name in draw(st.lists(st.sampled_from(NAMES), max_size=5, unique=True)):
         old[name] = draw(entries())
     old = legal(old)
     new: Files = {}
+    room: list[bytes] = []
     for name, entry in old.items():
-        fate = draw(st.sampled_from(["keep", "edit", "edit", "edit", "delete", "move"]))
+        fate = draw(
+            st.sampled_from(["keep", "edit", "edit", "edit", "delete", "move", "below", "above", "room"])
+        )
         if fate == "keep":
             new[name] = entry
         elif fate == "edit":
             new[name] = draw(entries(entry))
         elif fate == "move":
             new[draw(st.sampled_from(NAMES))] = entry if draw(st.booleans()) else draw(entries(entry))
+        elif fate == "below":
+            new[name + draw(st.sampled_from([b"/e", b"/e/g"]))] = entry
+        elif fate == "above":
+            new[name.split(b"/")[0]] = entry
+        elif fate == "room":  # it moves, or is gone, and its name is a folder
+            room.append(name)
+            if draw(st.booleans()):
+                new[b"moved/" + name] = entry
     for name in draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True)):
         new.setdefault(name, draw(entries()))
+    for name in room:
+        new.setdefault(name + b"/new", draw(entries()))
     return old, legal(new)
 
 

@@ -14,13 +14,10 @@ from backends.gate.patch import (
     CONTENT,
     EXISTS,
     MODE,
-    NAME,
     REJECTED,
     Counts,
     Decisions,
     Marks,
-    Need,
-    Patch,
     compose,
     compose_tree,
     counts,
@@ -214,66 +211,6 @@ def test_a_binary_file_can_move_without_its_new_content(world: World) -> None:
     assert taken(world, old, new, (b"b", "name")) == {b"b": (F, body)}
     assert taken(world, old, new, (b"b", "content")) == {b"a": (F, body + b"end")}
     assert taken(world, old, new, (b"b", "all")) == new
-
-
-# ------------------------------------------------------------------------------------------------- needs
-
-
-def blocked(
-    world: World, old: Files, new: Files, *paths: bytes
-) -> tuple[Patch, dict[bytes, tuple[Need, ...]]]:
-    base, tree = trees(world, old, new)
-    patch = patch_of(world, base, tree)
-    files = patch.by_path()
-    selection = select(patch, Decisions().set([(path, files[path].all) for path in paths], ACCEPTED))
-    made = compose_tree(world.quarantine, selection)
-    assert applied(world, base, selected_patch(world.quarantine, selection)) == made
-    return patch, {one.path: one.needs for one in selection.blocked}
-
-
-def test_a_folder_needs_the_file_of_its_name_gone(world: World) -> None:
-    old: Files = {b"a": (F, lines("a"))}
-    new: Files = {b"a/x": (F, lines("x")), b"a/y/z": (F, lines("z"))}
-    need = (Need(b"a", EXISTS),)
-    assert blocked(world, old, new, b"a/x", b"a/y/z")[1] == {b"a/x": need, b"a/y/z": need}
-    assert blocked(world, old, new, b"a", b"a/x")[1] == {}
-    assert taken(world, old, new, (b"a", "all"), (b"a/x", "all")) == {b"a/x": (F, lines("x"))}
-
-
-def test_a_file_needs_everything_in_the_folder_of_its_name_gone(world: World) -> None:
-    old: Files = {b"a/x": (F, lines("x")), b"a/y": (F, lines("y"))}
-    new: Files = {b"a": (L, b"elsewhere")}
-    assert blocked(world, old, new, b"a", b"a/x")[1] == {b"a": (Need(b"a/y", EXISTS),)}
-    assert taken(world, old, new, (b"a", "all"), (b"a/x", "all")) == {b"a/y": (F, lines("y"))}
-    assert blocked(world, old, new, b"a", b"a/x", b"a/y")[1] == {}
-
-
-def test_files_that_change_places_need_each_other(world: World) -> None:
-    one, two = (lines(*(f"{word} {n}" for n in range(30))) for word in ("one", "two"))
-    old: Files = {b"a": (F, one), b"b/x": (F, two)}
-    new: Files = {b"a/x": (F, two), b"b": (F, one)}
-    patch, stuck = blocked(world, old, new, b"b")
-    assert [file.change.status for file in patch.files] == ["R", "R"]
-    assert stuck == {b"b": (Need(b"a/x", NAME),)}
-    assert blocked(world, old, new, b"a/x", b"b")[1] == {}
-    assert taken(world, old, new, (b"a/x", "all"), (b"b", "all")) == new
-
-
-def test_a_file_moves_into_a_folder_of_its_own_name(world: World) -> None:
-    body = lines(*map(str, range(20)))
-    old: Files = {b"a": (F, body)}
-    new: Files = {b"a/a": (F, body)}
-    assert taken(world, old, new, (b"a/a", "all")) == new
-
-
-def test_lines_of_a_file_whose_move_is_blocked_are_changed_where_it_is(world: World) -> None:
-    body = [f"line {n}" for n in range(20)]
-    old: Files = {b"a": (F, lines("other")), b"f": (F, lines(*body))}
-    new: Files = {b"a/f": (F, lines("LINE", *body[1:]))}
-    assert taken(world, old, new, (b"a/f", "all")) == {
-        b"a": (F, lines("other")),
-        b"f": (F, lines("LINE", *body[1:])),
-    }
 
 
 # ------------------------------------------------------------------------------------------------- others

@@ -118,12 +118,34 @@ def test_counts_of_the_snapshot_are_those_of_the_diff(box: Box) -> None:
     )
 
 
-def test_the_patch_is_written_to_a_file_unchanged(box: Box, tmp_path: Path) -> None:
-    change_much(box)
+@pytest.mark.parametrize("to", [b"way/way", b"away"])
+def test_a_patch_that_moves_a_link_and_puts_a_folder_at_its_name_applies(
+    repo: Path, make_box: MakeBox, tmp_path: Path, to: bytes
+) -> None:
+    os.symlink("run.sh", repo / "way")
+    git(repo, "add", "way")
+    git(repo, "commit", "-q", "-m", "a link")
+    box = make_box(repo)
+    (box.tree / "way").unlink()
+    (box.tree / "way").mkdir()
+    os.symlink("run.sh", box.tree / os.fsdecode(to))
+    put(box, b"way/new", b"similarity index 100%\nrename from way\nrename to x\n")
+    (box.tree / "src" / "add.py").rename(box.tree / "src" / "plus.py")
+    (box.tree / "run.sh").rename(box.tree / "walk.sh")
+    (box.tree / "walk.sh").chmod(0o644)
     tree = box.snapshot().tree
-    with open(tmp_path / "patch", "wb") as file:
-        diff.write_patch(quarantine.git(box.paths), box.base.tree, tree, file.fileno())
-    assert (tmp_path / "patch").read_bytes() == box.patch(tree)
+    patch = box.patch(tree)
+    assert patch.count(b"\nrename to ") == 3
+    link = git(repo, "rev-parse", "HEAD:way")
+    said = f"index {link}..{link} 120000\n".encode()
+    assert patch.count(b"rename from way\nrename to " + to + b"\n" + said) == 1
+    own = (*diff.COMMON, *diff.PATCH, box.base.tree, tree)
+    assert patch.replace(said, b"") == quarantine.git(box.paths).run(*own)
+    clone = tmp_path / "clone"
+    git(tmp_path, "clone", "-q", str(repo), "clone")
+    done = run(["git", "apply", "--index", "-"], cwd=clone, stdin=patch)
+    assert done.code == 0, done.err
+    assert git(clone, "write-tree") == tree
 
 
 RAW = b":100644 100644 %s %s M" % (b"1" * 40, b"2" * 40)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from backends.boxes.layout import cache_dir
-from backends.container import images
+from backends.container import images, places
 from backends.container.podman import Podman, find, prepare, store_dir
 
 _PATIENCE = 120.0  # seconds
@@ -67,10 +67,16 @@ def _scratch(podman: Podman) -> int:
 
 
 def _builds(podman: Podman) -> int:
-    """Containers that Podman's table does not know: those of builds (podman-ps(1), ``--external``)."""
-    words = ("ps", "--all", "--external", "--format", "{{.ID}} {{.Status}}")
+    """Containers that Podman's table does not know: those of builds (podman-ps(1), ``--external``).
+
+    A box's is none of them: one that was launched with another runtime folder is in another table.
+    """
+    words = ("ps", "--all", "--external", "--format", "{{.ID}} {{.Status}} {{.Names}}")
     said = images.call(podman, *words, doing="listing the containers")
-    found = [line.split()[0] for line in said.splitlines() if line.split()[1:] == ["Storage"]]
+    rows = [line.split() for line in said.splitlines()]
+    found = [
+        row[0] for row in rows if row[1:2] == ["Storage"] and not "".join(row[2:3]).startswith(places.PREFIX)
+    ]
     for ident in found:
         images.call(podman, "rm", "--force", ident, doing="removing what a build left")
     return len(found)

@@ -20,7 +20,7 @@ class Cell(NamedTuple):
 
     ``words`` are the answers that the attacker may get: the name of an error (errno(3)), ``ok``, ``SIG...``
     for its end, ``ended`` for its session's. More than one where the host's kernel or the user decides.
-    ``told`` begins a line of what the keeper is told and counts; "" where nobody is told.
+    ``told`` begins the kind and the object of its row in ``cloche denials``; "" where it has none.
     """
 
     outcome: str
@@ -73,13 +73,13 @@ def _row(
     return Row(ident, text, (process, supervised or process, held, gvisor or held, microvm or held))
 
 
-def _network(ident: str, text: str, connect: str, packet: str) -> Row:
+def _network(ident: str, text: str, tried: str, packet: str) -> Row:
     """A destination that is on no list, over TCP."""
     return _row(
         ident,
         text,
-        _refused("ENETUNREACH", told=f"connect {connect}"),
-        _refused("ECONNREFUSED", told=f"packet {packet}"),
+        _refused("ENETUNREACH", told=f"net {tried}"),
+        _refused("ECONNREFUSED", told=f"net {packet}"),
         container=_refused("ENETUNREACH"),
         gvisor=_refused("EHOSTUNREACH"),
     )
@@ -92,13 +92,13 @@ _FILES = (
     _row(
         "write-outside",
         "writes a file of the host that everybody may write",
-        _absent(told="open /tmp/cloche-attack-"),
+        _absent(),
     ),
     _row("read-outside", "reads that file", _absent()),
     _row(
         "write-system",
         "makes a file in `/usr`",
-        _refused("EROFS", told="open /usr/cloche-attack"),
+        _refused("EROFS", told="fs-write /usr/cloche-attack"),
         gvisor=_refused("EACCES"),
     ),
     _row("read-shadow", "reads `/etc/shadow`", _absent()),
@@ -115,17 +115,17 @@ _FILES = (
     _row(
         "kernel-settings",
         "names a program in `/proc/sys/kernel/core_pattern`",
-        _refused("EACCES", "EROFS", told="open /proc/sys/kernel/core_pattern"),
+        _refused("EACCES", "EROFS", told="fs-write /proc/sys/kernel/core_pattern"),
     ),
     _row(
         "sysrq",
         "writes `/proc/sysrq-trigger`",
-        _refused("ENOENT", "EACCES", "EROFS", told="open /proc/sysrq-trigger"),
+        _refused("ENOENT", "EACCES", "EROFS", told="fs-write /proc/sysrq-trigger"),
     ),
     _row(
         "sys-write",
         "makes a file in `/sys/kernel`",
-        _absent(told="open /sys/kernel/cloche-attack"),
+        _absent(told="fs-write /sys/kernel/cloche-attack"),
         container=_refused("EROFS"),
         gvisor=_refused("EACCES"),
     ),
@@ -238,27 +238,29 @@ _SOCKETS = (
     _row(
         "host-abstract",
         "connects to an abstract socket of the host",
-        _refused("ECONNREFUSED", told="connect @cloche-attack-"),
+        _refused("ECONNREFUSED", told="socket unix:@cloche-attack-"),
     ),
     _row(
         "host-path",
         "connects to a socket of the host by its path",
-        _absent(told="connect /tmp/cloche-attack-"),
+        _absent(told="socket unix:/tmp/cloche-attack-"),
     ),
     _row(
         "host-loopback",
         "connects to a port of the host's `127.0.0.1`",
-        _refused("ECONNREFUSED", told="connect 127.0.0.1", note="it is the box's own loopback"),
+        _refused("ECONNREFUSED", note="it is the box's own loopback"),
     ),
-    _network("host-address", "connects to the host's own address", "HOST", "HOST 6"),
-    _network("connect-v4", "connects to an address that is not listed", "192.0.2.1", "192.0.2.1 6 443"),
-    _network("connect-v6", "does so over IPv6", "2001:db8::1", "2001:db8::1 6 443"),
-    _network("connect-mapped", "does so by an IPv4 address in IPv6", "::ffff:192.0.2.1", "192.0.2.1 6 443"),
+    _network("host-address", "connects to the host's own address", "HOST", "HOST"),
+    _network("connect-v4", "connects to an address that is not listed", "192.0.2.1:443", "192.0.2.1:443"),
+    _network("connect-v6", "does so over IPv6", "[2001:db8::1]:443", "[2001:db8::1]:443"),
+    _network(
+        "connect-mapped", "does so by an IPv4 address in IPv6", "[::ffff:192.0.2.1]:443", "192.0.2.1:443"
+    ),
     _row(
         "udp",
         "sends a datagram",
-        _refused("ENETUNREACH", told="connect 192.0.2.1"),
-        _refused("EPERM", told="packet 192.0.2.1 17 53"),
+        _refused("ENETUNREACH", told="net 192.0.2.1:53"),
+        _refused("EPERM", told="net 192.0.2.1:53/udp"),
         container=_refused("ENETUNREACH"),
         gvisor=_refused("EHOSTUNREACH"),
     ),
@@ -266,7 +268,7 @@ _SOCKETS = (
         "dns",
         "looks up a name that is not listed",
         _refused("EAI_NONAME", "EAI_AGAIN"),
-        _refused("EAI_AGAIN", "EAI_NONAME", note="by the keeper's resolver, which counts it"),
+        _refused("EAI_AGAIN", "EAI_NONAME", told="dns example.org", note="by the keeper's resolver"),
     ),
 )
 
@@ -367,8 +369,8 @@ QEMU with an emulated processor. `supervised` has a list that none of the destin
 `net.mode = "deny"`.
 
 *Goes through* is no hole of itself: at `gvisor` and `microvm` the kernel that serves the call is not the
-host's. *Counted* is what the keeper is told, and `cloche denials` shows. At the tiers of an image the kernel
-answers the program alone: nothing of this table is observed there, and `cloche denials` says so of each kind.
+host's. *Counted* is what has a row in `cloche denials`. At the tiers of an image the kernel answers the
+program alone: nothing of this table is observed there, and `cloche denials` says so of each kind.
 """
 
 

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-import json
-import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from backends.tiers import differences
-from tests import support
 from tests.boundary import attacked
+from tests.container.world import World
+
+NETWORKS = {
+    "process": 'net.mode = "deny"',
+    "supervised": 'net.mode = "allow"\nnet.egress = ["203.0.114.5:443"]',
+}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(Path(tempfile.mkdtemp(prefix="cloche-attacked-", dir="/tmp")))
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 @pytest.mark.parametrize("tier", ["process", "supervised"])
-def test_every_attack_comes_to_what_the_table_says_and_is_counted_where_it_says_so(tier: str) -> None:
-    done = support.run([sys.executable, "-m", "tests.boundary.attacked", tier], cwd=support.ROOT, timeout=200)
+def test_every_attack_comes_to_what_the_table_says_and_is_counted_where_it_says_so(
+    world: World, tier: str
+) -> None:
+    with (world.root / "c" / "cloche" / "config.toml").open("a") as file:
+        file.write('[profiles.attacked]\nextends = "default"\ntree = "checkout"\n')
+        file.write(f"{attacked.RESOURCES}\n{NETWORKS[tier]}\n")
+    done = world.cloche("new", tier, "--tier", tier, "--profile", "attacked")
     assert done.code == 0, done.err
-    seen = json.loads(done.out)
-    attacked.compare(tier, seen["found"])
-    attacked.counted(tier, seen["refused"], seen["noticed"])
-    assert seen["daemons"] == [1, 0]  # it was there until the box ended
-    assert seen["still"]
+    [box] = (world.root / "s" / "cloche").glob(f"*/{tier}")
+    attacked.compared(world, box, tier)
 
 
 def test_the_table_has_each_attack_once_with_an_answer_at_every_tier() -> None:

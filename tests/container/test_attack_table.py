@@ -17,4 +17,4 @@ def test_every_attack_comes_to_what_the_table_says(world: World, tier: str) -> N
         pytest.skip("needs runsc and an unprivileged user")
     runtime = '\nruntime = "gvisor"' if tier == "gvisor" else ""
     world.profile(tier, attacked.RESOURCES + runtime)
-    attacked.image_tier(world, world.new(tier, profile=tier), tier)
+    attacked.compared(world, world.new(tier, profile=tier), tier)

@@ -10,4 +10,4 @@ PYTHON = True
 
 def test_every_attack_comes_to_what_the_table_says(world: Guests) -> None:
     world.profile("attacked", attacked.RESOURCES)
-    attacked.image_tier(world, world.new("attacked", profile="attacked"), "microvm")
+    attacked.compared(world, world.new("attacked", profile="attacked"), "microvm")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from backends.gate.bundles import heads
 from backends.gate.patch import (
     ACCEPTED,
     EXISTS,
@@ -16,6 +17,7 @@ from backends.gate.patch import (
     select,
     selected_patch,
 )
+from backends.trees import diff
 from tests.gate.selections import Files, applied, patch_of, trees
 from tests.gate.test_patch import ONE, TWO, F, G, L, X, lines, taken
 from tests.gate.world import World
@@ -146,3 +148,10 @@ def test_what_moves_into_a_folder_needs_the_link_of_its_name_gone(world: World) 
         b"d/f": (F, lines(*body)), b"d/l": (L, b"elsewhere"),
     }  # fmt: skip
     assert taken(world, old, new, (b"d", "all"), (b"d/f", "all"), (b"d/l", "all")) == new
+
+
+def test_a_link_that_moves_is_read_from_an_export_with_its_mode_and_content(world: World) -> None:
+    base, tree = trees(world, {b"d": (L, b"to")}, {b"d/e": (L, b"to"), b"d/new": (F, b"x\n")})
+    found = heads.changes(diff.patch(world.quarantine, base, tree))
+    assert found == diff.changes(world.quarantine, base, tree)
+    assert [one.status for one in found] == ["R", "A"]

@@ -132,6 +132,18 @@ def test_what_stands_in_the_way_of_engines_is_told_with_its_remedy(
     assert found.value in told.evidence
 
 
+@pytest.mark.parametrize(("asked", "why"), [("vmm=absent", "absent"), ("vmm=hung", "no answer within 2.5 s")])
+def test_every_monitor_is_found_as_was_asked_for(
+    asked: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    inject(monkeypatch, asked)
+    found = {one.id: one.value for one in tools.gather()}
+    for name in tools.VMMS:
+        assert f"{name}: {why}{injected.MARK}" in found["vmms"]
+    assert injected.MARK not in found["podman"] + found["oci-runtimes"]
+
+
 def test_a_proof_that_fails_leaves_the_others_told(monkeypatch: pytest.MonkeyPatch) -> None:
     inject(monkeypatch, "proof=tiocsti")
     claims = {claim.id: claim for claim in probes.probe("process")}

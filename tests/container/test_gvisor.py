@@ -305,3 +305,9 @@ def test_the_restoring_program_only_changes_its_verb(tmp_path: Path) -> None:
     assert said.endswith(f"|--log|x|restore|--detach|--image-path|{state}|--bundle|a b|id|"), said
     assert support.run([call.program, "start", "id"]).out == ""
     assert support.run([call.program, "state", "id"]).out.endswith("|state|id|")
+
+
+def test_a_limit_that_gvisor_lets_through_is_not_called_enforced() -> None:
+    asked = Enforcement("resources.file_size", "4 MiB", "each process", "", "RLIMIT_FSIZE", "limits")
+    (row,) = gvisor.rows([asked])
+    assert row.enforced == "not enforced" and "lets larger files be written" in row.missing

@@ -12,6 +12,7 @@ from backends.host import asking, cache, causes, claims, conditions, facts, inje
 from backends.host.asking import Answer, Progress
 from backends.host.cache import Kept, Passed
 from backends.host.conditions import Conditions
+from backends.policy.fit import IMAGE_TIERS
 from backends.snapshots_host import Fact, HostReport, Proof
 from backends.values import Claim
 
@@ -111,7 +112,7 @@ def _proofs(tier: str, answer: Answer, now: float) -> tuple[Proof, ...]:
         found = {row[0]: Claim(*row) for row in answer.document["claims"]}
         error = answer.document["error"]
     verdict = found[tier]
-    cause = "" if verdict.result == probes.PROVED else _cause(found.values(), verdict, error)
+    cause = "" if verdict.result == probes.PROVED else _cause(tier, found.values(), verdict, error)
     own = str(error["next"]) if cause == LACKS and error else ""
     rows = []
     for row in stated:
@@ -123,12 +124,12 @@ def _proofs(tier: str, answer: Answer, now: float) -> tuple[Proof, ...]:
     return (*rows, *(_proof(tier, claim, "", now, cause, own) for claim in found.values()))
 
 
-def _cause(found: Iterable[Claim], verdict: Claim, error: Mapping[str, Any] | None) -> str:
+def _cause(tier: str, found: Iterable[Claim], verdict: Claim, error: Mapping[str, Any] | None) -> str:
     known = causes.of_error(from_dict(dict(error))) if error else None
     if known:
         return known.id
-    if error and error["code"] == "tier":
-        return LACKS
+    if error and tier in IMAGE_TIERS and not str(error["code"]).startswith("launch-"):
+        return LACKS  # it came to no launch: the tier itself, its engine or its store says why
     words = " ".join([verdict.evidence, *(one.evidence for one in found if one.result == probes.FAILED)])
     hung = any(said in words for said in ("no answer within", "did not say"))
     return "proof-hung" if hung else "proof-failed"

@@ -114,7 +114,8 @@ def test_every_document_is_as_documented(cli: Cli, repo: Path) -> None:
     assert do("matrix")["projects"] is None
     do("probe")
     do("doctor")
-    tested_elsewhere = {"shell", "attach", "watch", "demo"}
+    images = {"image ls", "image build", "image import", "image rm"}  # in tests/container/test_documents.py
+    tested_elsewhere = {"shell", "attach", "watch", "demo", "checkpoint", "restore", *images}
     assert set(seen) == {verb.name for verb in VERBS} - tested_elsewhere
 
 

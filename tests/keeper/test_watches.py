@@ -249,7 +249,7 @@ def child_with(pid: int) -> subprocess.Popen[bytes] | None:
     return None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root says which pid comes next")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only it says which pid comes next")
 def test_the_end_of_a_reused_pid_is_that_of_its_new_process_alone() -> None:
     for _ in range(20):  # somebody else's process may have taken the number, for as long as it likes
         said = Said()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from backends.snapshots import (
 VERSION = 1
 MAX_PROGRAMS = 400  # distinct command lines with a row of their own
 MAX_DESTINATIONS = 1000  # the same of destinations
+MAX_LAUNCHES = 100  # the latest ones
 
 
 class ProgramRow(NamedTuple):
@@ -71,6 +73,8 @@ class Activity(NamedTuple):
     traffic: tuple[TrafficRow, ...] = ()  # of a box with a list of destinations
     applied: tuple[Mapping[str, object], ...] = ()  # what was applied and undone so far, by time
     requests: tuple[Mapping[str, object], ...] = ()  # changes that reviewers requested, by time
+    # The latest launches by time: host, and what was found inside (runtime, kernel, image and its digest).
+    launches: tuple[Mapping[str, object], ...] = ()
 
 
 def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Activity:
@@ -82,6 +86,7 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
     traffic: dict[tuple[str, str, int], TrafficRow] = {}
     applied: list[Mapping[str, object]] = []
     requests: list[Mapping[str, object]] = []
+    launches: deque[Mapping[str, object]] = deque(maxlen=MAX_LAUNCHES)
     executed = others = 0
     for record in records:
         data = record.data
@@ -103,6 +108,10 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
             generations.append({**data, "time": record.time})
         elif record.kind in ("apply", "unapply"):
             applied.append({**data, "act": record.kind, "time": record.time})
+        elif record.kind == "launch":
+            launches.append(
+                {"time": record.time, "host": data.get("host", {}), "facts": data.get("facts", {})}
+            )
         elif record.kind == "request":
             requests.append({**data, "time": record.time})
         elif record.kind in ("lost", "torn", "damaged", "unreadable"):
@@ -117,7 +126,7 @@ def activity(records: Iterable[JournalRecord], limit: int = MAX_PROGRAMS) -> Act
                 spans[number] = spans[number]._replace(last=record.seq, head=record.hash)
     rows = tuple(programs.values())
     sums = tuple(traffic.values())
-    done = tuple(generations), sums, tuple(applied), tuple(requests)
+    done = tuple(generations), sums, tuple(applied), tuple(requests), tuple(launches)
     return Activity(rows, executed, others, tuple(sorted(lost.items())), spans, *done)
 
 
@@ -164,6 +173,7 @@ def export_receipt(
         },
         "applied": [dict(one) for one in done.applied],
         "requests": [dict(one) for one in done.requests],
+        "launches": [dict(one) for one in done.launches],
         "decided": decided(review),
         "review": None if review.progress is None else reviewed(review.progress),
         "commits": commits_value(review.commits),

@@ -43,6 +43,7 @@ def render(
         _said(review),
         _tried(review),
         _applied(done),
+        _launched(done),
         _ran(review.sessions, done),
         _went(done.traffic),
         _denied(review),
@@ -208,6 +209,20 @@ def _requested(done: Activity) -> str:
         for one in done.requests
     )
     return "## What changes were requested\n\nOf earlier proposals of this box:\n\n" + fenced(rows)
+
+
+def _launched(done: Activity) -> str:
+    """On which host, and what was found inside: runtime, kernel, image and its digest."""
+    if not done.launches:
+        return ""
+    return "## Where it ran\n\n" + fenced(_launch(one) for one in done.launches)
+
+
+def _launch(one: Mapping[str, object]) -> str:
+    host, facts = one.get("host"), one.get("facts")
+    where = f"{host.get('node')}, Linux {host.get('kernel')}" if isinstance(host, dict) else "unknown"
+    inside = [f"{name} {value}" for name, value in facts.items()] if isinstance(facts, dict) else []
+    return "; ".join([f"{_date(_time(one))}  {where}", *inside])
 
 
 def _said(review: ReviewView) -> str:

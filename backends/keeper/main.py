@@ -290,6 +290,7 @@ class _Serving:
                 "enforcement": facts["enforcement"],
                 "not_observed": facts["not_observed"],
                 "host": facts["host"],
+                "facts": facts["facts"],
                 "keeper": facts["keeper"],
                 "init": facts["init"],
             },

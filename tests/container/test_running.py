@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 from pathlib import Path
@@ -128,6 +129,14 @@ def test_a_proposal_is_what_the_box_holds(world: World) -> None:
     assert done.code == 0, done.err
     assert "4 files" in done.out
     assert _inert(box)
+    out = world.root / "exported"
+    done = world.cloche("export", "proposed", "--out", str(out))
+    assert done.code == 0, done.err
+    (launch,) = json.loads((out / "receipt.json").read_text())["launches"]
+    assert launch["facts"] == world.live(box)["facts"]
+    assert launch["facts"]["runtime"] in ("crun", "runc")
+    assert launch["host"]["kernel"] == launch["facts"]["kernel"] == os.uname().release
+    assert f"runtime {launch['facts']['runtime']}" in (out / "report.md").read_text()
 
 
 def test_git_works_inside_and_its_folder_is_not_there_outside(world: World, box: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -158,6 +159,14 @@ def test_a_proposal_is_what_the_box_holds(world: Guests) -> None:
     diff = world.cloche("diff", "proposed").out
     assert "new file mode 120000" in diff
     assert "new file mode 100755" in diff
+    out = world.root / "exported"
+    assert world.cloche("export", "proposed", "--out", str(out)).code == 0
+    (launch,) = json.loads((out / "receipt.json").read_text())["launches"]
+    assert launch["facts"]["kernel"] not in ("", os.uname().release)
+    assert launch["host"]["kernel"] == os.uname().release
+    assert launch["facts"]["accelerator"].startswith("tcg: emulated")
+    assert launch["facts"]["image_digest"].startswith("sha256:")
+    assert f"kernel {launch['facts']['kernel']}" in (out / "report.md").read_text()
     done = world.cloche("apply", "proposed", "--as", "test", "--acknowledge", "all")
     assert done.code == 0, done.err
     assert (world.repo / "d" / "link").is_symlink()

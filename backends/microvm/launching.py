@@ -108,7 +108,7 @@ def _live(
         control=control,
         notify=None,
         death=death,
-        enforcement=received.enforcement(spec, guest, vmm, observed),
+        enforcement=received.enforcement(spec, guest, vmm, observed, proxy.pins if proxy else None),
         not_observed=received.not_observed(guest, vmm),
         cgroups=(),
         inside_tree=etc.TREE,

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from backends.microvm.vmm import TCG, TCG_LABEL, GuestSpec, Observed, Vmm
 from backends.tiers.limits import NOT_ENFORCED, size
 from backends.tiers.protocol import LaunchSpec
 from backends.values import Enforcement, NotObserved
 
+if TYPE_CHECKING:
+    from backends.egress.pins import Pins
+
 _MACHINE = "virtual machine"
+_CLOSED = 8  # names that could not be looked up, in the row of the list
 _LEAST = "the guest's kernel needs a part of it"
 
 
@@ -34,8 +40,10 @@ def facts(guest: GuestSpec, vmm: Vmm, kernel: str, bound: str) -> tuple[tuple[st
     )
 
 
-def enforcement(spec: LaunchSpec, guest: GuestSpec, vmm: Vmm, seen: Observed) -> tuple[Enforcement, ...]:
-    """A row for every key that was asked for."""
+def enforcement(
+    spec: LaunchSpec, guest: GuestSpec, vmm: Vmm, seen: Observed, pins: Pins | None = None
+) -> tuple[Enforcement, ...]:
+    """A row for every key that was asked for. ``pins``: the names of a list as they were looked up."""
     policy = spec.policy
     emulated = guest.accelerator == TCG
     host_paths = "host paths of the profile are not shared with a guest"
@@ -78,7 +86,7 @@ def enforcement(spec: LaunchSpec, guest: GuestSpec, vmm: Vmm, seen: Observed) ->
         Enforcement(
             "fs.deny", f"{len(policy.fs.deny)} paths", "absent", "", "nothing of the host is there", ""
         ),
-        *_network(spec, guest),
+        *_network(spec, guest, pins),
         Enforcement(
             "syscalls",
             "the table of refused calls",
@@ -114,8 +122,9 @@ def _lacks(seen: Observed) -> str:
     return f"it has no {' and no '.join(lacking)}" if lacking else ""
 
 
-def _network(spec: LaunchSpec, guest: GuestSpec) -> list[Enforcement]:
+def _network(spec: LaunchSpec, guest: GuestSpec, pins: Pins | None) -> list[Enforcement]:
     net = spec.policy.net
+    closed = [f"{pin.name}: {pin.error}" for pin in pins or () if not pin.addresses]
     rows = [
         Enforcement(
             "net.mode",
@@ -137,7 +146,7 @@ def _network(spec: LaunchSpec, guest: GuestSpec) -> list[Enforcement]:
                 "net.egress",
                 f"{len(net.egress)} rules",
                 "by the keeper's proxy, which takes CONNECT and plain HTTP",
-                "a program that ignores the proxy reaches nothing",
+                "; ".join(["a program that ignores the proxy reaches nothing", *closed[:_CLOSED]]),
                 "the proxy is the only way out",
                 "",
             )

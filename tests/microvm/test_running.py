@@ -114,9 +114,9 @@ def test_a_frozen_box_has_a_stopped_monitor_and_goes_on_afterwards(
     [pid] = monitors(world.root)
     with client.connect(BoxPaths(box), timeout=30) as keeper:
         assert keeper.call("freeze")["count"] >= 1
-        stopped = procfs.read_stat(pid)
-        assert stopped is not None
-        assert stopped.state == "T"
+        support.wait_until(
+            lambda: (stopped := procfs.read_stat(pid)) is not None and stopped.state == "T", "it is stopped"
+        )
         before = ticks.stat().st_mtime_ns
         time.sleep(0.3)
         assert ticks.stat().st_mtime_ns == before

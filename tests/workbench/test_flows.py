@@ -118,7 +118,7 @@ async def test_a_conflict_is_solved_in_the_box_and_the_apply_undone(
         with running(repo, "late", "grep -q '<<<<<<<' README.md && echo both > README.md") as process:
             assert process.wait(30) == 0
         support.wait_until(lambda: engine.view(key).row.state == "idle", "the box is idle")
-        await stage.until(lambda: "◆ proposed" not in stage.text())  # which is still that of before the rebase
+        await stage.until(lambda: "◆ proposed" not in stage.text())  # what it shows is of before
         engine.propose(key)
         await stage.until(lambda: "◆ proposed" in stage.text())
         await stage.press("E")

@@ -180,6 +180,8 @@ class Entering:
                 if self._error is not None:
                     raise self._error
             cgroups.enter(self._groups, init)
+        except ProcessLookupError:
+            return  # init ended already: its last word says why, and is heard next
         except OSError as error:
             what = "the box enters its control groups"
             raise LaunchError("cgroup", what, os.strerror(error.errno or 0)) from error

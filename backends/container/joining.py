@@ -87,7 +87,12 @@ class Joiner:
                 words += ["--console-socket", f"{base}.tty"]
             words.append(self._container)
             status = _run(words, fds if console is None else ())
-            if status and console is None and failure(f"{base}.log", spawn.argv[0]).errno == errno.EIO:
+            if (
+                status
+                and console is None
+                and not os.path.exists(f"{base}.pid")  # nothing was started, or it would run twice
+                and failure(f"{base}.log", spawn.argv[0]).errno == errno.EIO
+            ):
                 status = _run(words, fds)  # of many threads, under the limits of the box: once more
             if status:
                 raise failure(f"{base}.log", spawn.argv[0])

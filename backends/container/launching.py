@@ -8,7 +8,7 @@ import resource
 import socket
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backends.boxes.layout import BoxPaths
 from backends.container import (
@@ -41,9 +41,6 @@ from backends.trees import borrowing, inert
 from backends.trees.remove import remove
 from backends.values import ProcessId
 
-if TYPE_CHECKING:
-    from backends.egress.pins import Pins
-
 TIER = "container"
 _STATIC = ("/bin/busybox", "/usr/bin/busybox")
 _IDS = 65536  # ids of an image
@@ -70,7 +67,12 @@ def start(spec: LaunchSpec, refusals: Iterable[Refusal]) -> LiveBox:
     folder.mkdir(mode=0o700)
     try:
         order = _order(spec, engine, folder, rootful=rootful)
-        network = None if order.listener is None else _network(spec.policy)
+        network = None
+        if order.listener is not None:
+            from backends.tiers import networking
+
+            _, pins, own = networking.listed(spec.policy)
+            network = pins, own
         kind: type[ContainerSteward] = ContainerSteward
         if order.runtimes == (gvisor_call.NAME,):
             kind = GvisorSteward
@@ -142,19 +144,6 @@ def _live(
         facts=received.facts(spec.policy, order, told),
         proxy=proxy,
     )
-
-
-def _network(policy: Policy) -> tuple[Pins, tuple[str, ...]]:
-    """The listed names, resolved and pinned now, and the host's own addresses, which no name opens."""
-    from backends.egress import rules
-    from backends.egress.matcher import Matcher
-    from backends.egress.pins import Pins
-    from backends.kernel import netlink
-    from backends.tiers import networking
-
-    own = netlink.own_addresses()
-    matcher = Matcher(rules.parse_all(policy.net.egress), own)
-    return (networking.resolved(matcher) if matcher.fixed() else Pins()), own
 
 
 def _order(spec: LaunchSpec, engine: Podman, folder: Path, *, rootful: bool) -> Order:

@@ -165,15 +165,9 @@ def _files(spec: LaunchSpec) -> tuple[tuple[str, str], ...]:
 
 
 def _proxy(spec: LaunchSpec, folder: Path) -> BoxProxy:
-    from backends.egress import rules
-    from backends.egress.matcher import Matcher
-    from backends.egress.pins import Pins
-    from backends.kernel import netlink
     from backends.tiers import networking
 
-    own = netlink.own_addresses()
-    matcher = Matcher(rules.parse_all(spec.policy.net.egress), own)
-    pins = networking.resolved(matcher) if matcher.fixed() else Pins()
+    _, pins, own = networking.listed(spec.policy)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         listener.bind(os.fsencode(folder / PROXY))

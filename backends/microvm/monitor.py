@@ -8,6 +8,7 @@ the steward is gone, so each of the three may be killed at any moment and nothin
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +56,7 @@ def start(
         text = os.read(told, 16)
         pid = int(text) if text else 0
         if pid <= 0:
-            raise OSError(os.strerror(11), "the monitor could not be forked")
+            raise OSError(errno.EAGAIN, f"the monitor could not be forked: {os.strerror(errno.EAGAIN)}")
         pidfd = os.pidfd_open(pid)  # it waits for us, so the number is its own
         os.write(go, b"\n")
         word = os.read(failed, 4096)

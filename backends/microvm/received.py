@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 _MACHINE = "virtual machine"
 _CLOSED = 8  # names that could not be looked up, in the row of the list
-_LEAST = "the guest's kernel needs a part of it"
 
 
 def label(accelerator: str) -> str:
@@ -173,14 +172,15 @@ def _limits(spec: LaunchSpec, guest: GuestSpec) -> list[Enforcement]:
     def row(key: str, requested: str, enforced: str, means: str, missing: str = "") -> None:
         rows.append(Enforcement(f"resources.{key}", requested, enforced, missing, means, ""))
 
-    if resources.mem is not None:
-        # The word is how a keeper knows that it need not look itself (backends.keeper.limits).
-        row(
-            "mem",
-            size(resources.mem),
-            f"{size(guest.memory)} of the whole guest, its kernel included",
-            "the machine has no more memory (no cgroup needed)",
-        )
+    more = resources.mem is not None and guest.memory > resources.mem
+    # The word is how a keeper knows that it need not look itself (backends.keeper.limits).
+    row(
+        "mem",
+        "none" if resources.mem is None else size(resources.mem),
+        f"{size(guest.memory)} of the whole guest, its kernel included",
+        "the machine has no more memory (no cgroup needed)",
+        "with less no guest boots" if more else "",
+    )
     if resources.procs is not None:
         row(
             "procs",

@@ -61,10 +61,7 @@ def decide(policy: Policy, resolver: Callable[[Matcher], Pins] | None = None) ->
     ``BadRule`` for a rule that cannot be enforced, ``Refused`` where the filter cannot be encoded. A name
     that cannot be resolved stays closed; the row of ``net.egress`` names it.
     """
-    listed = rules.parse_all(policy.net.egress) if policy.net.mode == "allow" else ()
-    own = netlink.own_addresses()
-    matcher = Matcher(listed, own)
-    pins = (resolver or resolved)(matcher) if matcher.fixed() else Pins()
+    matcher, pins, own = listed(policy, resolver)
     entries = entries_of(matcher, pins)
     made = artefact.load()
     return Networking(
@@ -76,6 +73,17 @@ def decide(policy: Policy, resolver: Callable[[Matcher], Pins] | None = None) ->
         refused=tuple(_off_list(address, entries) for address in _NOBODY),
         rows=_rows(policy, matcher, pins),
     )
+
+
+def listed(
+    policy: Policy, resolver: Callable[[Matcher], Pins] | None = None
+) -> tuple[Matcher, Pins, tuple[str, ...]]:
+    """The list of ``policy``, its names resolved and pinned now, and the host's own addresses, which no name
+    opens. ``BadRule`` as :func:`decide`.
+    """
+    own = netlink.own_addresses()
+    matcher = Matcher(rules.parse_all(policy.net.egress) if policy.net.mode == "allow" else (), own)
+    return matcher, (resolver or resolved)(matcher) if matcher.fixed() else Pins(), own
 
 
 def entries_of(matcher: Matcher, pins: Pins) -> frozenset[Entry]:

@@ -215,6 +215,9 @@ def test_the_proxy_is_the_boxs_alone_and_what_it_refused_is_told(
     asked(
         world, "CONNECT counted.example:443 HTTP/1.1\r\n\r\n", "CONNECT counted.example:443 HTTP/1.1\r\n\r\n"
     )
+    target = f"{_own()}:{servers[0].port}"
+    [answer] = asked(world, f"GET http://{target}/counted HTTP/1.1\r\nHost: {target}\r\n\r\n")
+    assert answer.endswith("hello")
     rows = world.cloche("denials", "listed", "--json").json()
     assert isinstance(rows, dict)
     [row] = [one for one in rows["rows"] if one["object"] == "counted.example:443"]
@@ -222,7 +225,7 @@ def test_the_proxy_is_the_boxs_alone_and_what_it_refused_is_told(
     told = world.cloche("egress", "listed", "--json").json()
     assert isinstance(told, dict)
     [line] = told["rows"]
-    assert line["rule"] == f"{_own()}:{servers[0].port}"
+    assert line["rule"] == target
     assert line["connections"] == len(servers[0].asked) and line["sent"] > 0 and line["received"] > 0
 
 

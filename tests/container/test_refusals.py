@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from backends.container import podman, userns
 from backends.policy.model import NetPolicy, Policy
 from backends.tiers.container import TIER
 from tests.boundary import harness
+from tests.container import world as worlds
 from tests.container.world import PROFILE, World
 
 OWN = os.geteuid() == 0
@@ -84,22 +86,30 @@ def test_a_box_of_an_image_that_nobody_has_is_not_made(world: World) -> None:
 
 
 def test_the_image_is_pinned_when_the_box_is_made(world: World) -> None:
-    box = world.new("pinned")
+    archive = str(worlds.archive(python=False))
+    assert world.cloche("image", "import", archive, "--name", "own").code == 0
+    box = world.new("pinned", image="own")
     before = world.cloche("policy", "show", "pinned").out
-    assert "box@sha256:" in before
+    assert "own@sha256:" in before
     digest = (box / "policy.json").read_text().partition("@sha256:")[2][:64]
     # Another image takes the name: the box keeps its own.
     tar = world.root / "other.tar"
     (world.root / "other" / "bin").mkdir(parents=True)
     (world.root / "other" / "bin" / "only").write_text("x")
     os.system(f"tar -C {world.root}/other -cf {tar} .")
-    assert world.cloche("image", "import", str(tar), "--name", "box").code == 0
+    assert world.cloche("image", "import", str(tar), "--name", "own").code == 0
     assert world.cloche("run", "pinned", "--", "echo", "mine").out == "mine\n"
     assert world.live(box)["facts"]["image_digest"] == f"sha256:{digest}"
 
 
 def test_a_box_whose_image_is_gone_says_so(world: World) -> None:
-    world.new("orphan")
+    (world.root / "lone").mkdir()
+    (world.root / "lone" / "only").write_text("of this image alone")
+    tar = world.root / "lone.tar"
+    with tarfile.open(tar, "w") as out:
+        out.add(world.root / "lone" / "only", "bin/only")
+    assert world.cloche("image", "import", str(tar), "--name", "lone").code == 0
+    world.new("orphan", image="lone")
     digest = world.cloche("policy", "show", "orphan").out.partition("@")[2].partition('"')[0].split()[0]
     assert world.cloche("image", "rm", digest).code != 0  # a box needs it
     _drop(world, digest)

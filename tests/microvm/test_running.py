@@ -220,7 +220,7 @@ def test_what_files_claim_is_read_as_a_claim_and_nothing_is_followed(world: Gues
 def test_a_stopped_box_leaves_nothing_and_its_files_are_there_when_it_starts_again(
     world: Guests, box: Path
 ) -> None:
-    assert world.run("plain", "echo kept >file; echo home >$HOME/file").code == 0
+    assert world.run("plain", "echo kept >file; echo home >$HOME/file; ln -sfn /etc/shadow out").code == 0
     assert world.cloche("stop", "plain").code == 0
     assert world.left() == []
     assert world.run("plain", "cat file $HOME/file; readlink out").out == "kept\nhome\n/etc/shadow\n"

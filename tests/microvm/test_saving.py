@@ -93,10 +93,15 @@ def test_qemu_saves_no_guest_that_has_a_folder_of_the_host(asked: Any, tmp_path:
     assert "Migration is disabled when VirtFS export path" in said["error"]["desc"]
 
 
+def unsaved(world: Guests) -> Path:
+    """A box of the tier that never ran."""
+    made = list((world.root / "s" / "cloche").glob("*/unsaved"))
+    return made[0] if made else world.new("unsaved")
+
+
 @pytest.mark.parametrize("verb", ["checkpoint", "restore"])
 def test_a_box_of_the_tier_is_refused_by_name(world: Guests, verb: str) -> None:
-    if not list((world.root / "s" / "cloche").glob("*/unsaved")):
-        world.new("unsaved")
+    unsaved(world)
     done = world.cloche(verb, "unsaved", "--json")
     refused = json.loads(done.err.splitlines()[-1])
     assert (done.code, refused["code"]) == (3, "no-checkpoints")
@@ -108,7 +113,7 @@ def test_a_box_of_microsandbox_is_refused_by_its_own_reason(world: Guests) -> No
     from backends.errors import Refused
     from backends.verbs import checkpoints
 
-    path = next((world.root / "s" / "cloche").glob("*/unsaved"))
+    path = unsaved(world)
     with pytest.raises(Refused) as caught:
         checkpoints.require_able(BoxPaths(path), {"vmm": "microsandbox (msb 0.7.11)"})
     assert "microsandbox" in caught.value.why

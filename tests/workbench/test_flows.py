@@ -60,6 +60,13 @@ async def at_box(stage: Play) -> BoxScreen:
     return stage.app.screen
 
 
+def _at_rest(stage: Play) -> bool:
+    """Whether the workbench, which learns of it a moment after the engine, sees the box as one to freeze."""
+    screen = stage.app.screen
+    row = screen.subject() if isinstance(screen, BoxScreen | FleetScreen) else None
+    return row is not None and row.state == "idle" and row.processes == 0
+
+
 async def test_from_a_new_box_to_a_commit_on_the_branch(repo: Path) -> None:
     async with play(Engine(repo), cwd=repo) as stage:
         await stage.shows("no boxes in this repository")
@@ -78,6 +85,7 @@ async def test_from_a_new_box_to_a_commit_on_the_branch(repo: Path) -> None:
         await stage.press("2")
         await stage.shows("new.txt", "+ made inside")
         await stage.shows("‖ idle")
+        await stage.until(lambda: _at_rest(stage))
         await stage.press("E")
         await stage.shows("Propose first-box")
         await stage.press("right", "enter")
@@ -153,6 +161,7 @@ async def test_export_writes_the_bytes_that_the_box_wrote(
     async with play(engine, cwd=home.root) as stage:
         await stage.until(lambda: stage.app.focused is not None)
         support.wait_until(lambda: engine.view(key).row.state == "idle", "the box is idle")
+        await stage.until(lambda: _at_rest(stage))
         await stage.press("E")
         await stage.shows("Propose odd")
         await stage.press("right", "enter")
@@ -397,6 +406,7 @@ async def test_a_conflict_changes_nothing_and_the_box_can_be_reopened(
     async with play(engine, cwd=repo) as stage:
         support.wait_until(lambda: engine.view(key).row.state == "idle", "the box is idle")
         await stage.until(lambda: stage.app.focused is not None)
+        await stage.until(lambda: _at_rest(stage))
         await stage.press("E")
         await stage.shows("Propose clash")
         await stage.press("right", "enter")

@@ -109,15 +109,21 @@ def restore(paths: BoxPaths) -> CheckpointRow:
     _require_same(paths, row, policy, known, gvisor_checkpoint.version())
     with passage.holding(paths, "restore") as held:
         require(paths.name, held.manifest.state, "run")
-        _put_back(paths, place / FILES)
+        before = _put_back(paths, place / FILES)
         held.record("restored", {**row._asdict(), "who": passage.person()})
         (place / gvisor_checkpoint.NEXT).touch(mode=0o600)
     from backends.keeper import client
 
     try:
         client.start(paths, sessions.START_LIMIT).close()
+    except ClocheError as error:
+        with passage.holding(paths, "restore") as held:
+            _take_back(paths, before)
+            held.record("restore-failed", {"why": f"{error.what}: {error.why}", "who": passage.person()})
+        raise
     finally:
         (place / gvisor_checkpoint.NEXT).unlink(missing_ok=True)
+    remove(before)
     return row
 
 
@@ -190,12 +196,11 @@ def _require_same(paths: BoxPaths, row: CheckpointRow, policy: Policy, known: Ma
             )
 
 
-def _put_back(paths: BoxPaths, saved: Path) -> None:
-    """The box's folders as they were. What they were until now stays until all is in place."""
+def _put_back(paths: BoxPaths, saved: Path) -> Path:
+    """The box's folders as they were. Returns the folder with what they were until now."""
     old = paths.root / "restoring"
     remove(old)
     old.mkdir(mode=0o700)
-    moved: list[str] = []
     try:
         for name in _OWN:
             if not (saved / name).is_dir():
@@ -203,16 +208,20 @@ def _put_back(paths: BoxPaths, saved: Path) -> None:
             fresh = old / f"{name}.new"
             _copy(saved / name, fresh)
             (paths.root / name).rename(old / name)
-            moved.append(name)
             fresh.rename(paths.root / name)
     except BaseException:
-        for name in moved:
-            if (old / name).exists():
-                remove(paths.root / name)
-                (old / name).rename(paths.root / name)
+        _take_back(paths, old)
         raise
-    finally:
-        remove(old)
+    return old
+
+
+def _take_back(paths: BoxPaths, old: Path) -> None:
+    """The box's folders as they were before :func:`_put_back`, of which ``old`` is left."""
+    for name in _OWN:
+        if (old / name).exists():
+            remove(paths.root / name)
+            (old / name).rename(paths.root / name)
+    remove(old)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -121,6 +121,27 @@ def test_a_box_that_does_not_run_has_nothing_to_save(world: World, box: Path) ->
     assert error(world, "checkpoint", "saved")["code"] == "not-live"
 
 
+def test_where_processes_do_not_go_on_the_files_stay_and_the_journal_says_so(world: World, box: Path) -> None:
+    path = saved(world, box)
+    assert world.cloche("run", "saved", "--", "sh", "-c", "echo mine > later").code == 0
+    assert world.cloche("stop", "saved").code == 0
+    (image,) = path.with_name("state").glob("*.img")
+    whole = image.read_bytes()
+    image.write_bytes(whole[: len(whole) // 2])
+    refused = error(world, "restore", "saved")
+    assert (box / "tree" / "later").read_text() == "mine\n"
+    assert not (box / "restoring").exists()
+    last = json.loads((box / "journal.jsonl").read_text().splitlines()[-1])
+    assert last["kind"] == "restore-failed" and refused["why"] in last["data"]["why"]
+    assert world.cloche("run", "saved", "--", "cat", "later").out == "mine\n"
+    assert world.cloche("stop", "saved").code == 0
+    image.write_bytes(whole)
+    again = world.cloche("restore", "saved")
+    assert again.code == 0, again.err
+    assert not (box / "tree" / "later").exists()
+    assert world.cloche("stop", "saved").code == 0
+
+
 def test_another_program_or_image_does_not_go_on(world: World, box: Path) -> None:
     path = saved(world, box)
     kept = path.read_text()
